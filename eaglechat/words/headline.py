@@ -117,14 +117,12 @@ def beside_times(headline: Headline) -> str:
 
 def speed(headline: Headline) -> str:
     """The reply's own speed; empty while it is not known."""
-    rate = headline.tokens_per_second
-    return "" if rate is None else tokens_per_second(rate)
+    return tokens_per_second(headline.tokens_per_second)
 
 
 def plain_speed(headline: Headline) -> str:
     """The speed of plain decoding beside which a reply that drafts stands; empty if not known."""
-    rate = headline.plain_per_second
-    return "" if rate is None or headline.state == "plain" else tokens_per_second(rate)
+    return tokens_per_second(None if headline.state == "plain" else headline.plain_per_second)
 
 
 def in_json(headline: Headline) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 from eaglechat.chat.measured import Measured
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.words.wording import one_decimal, percent, plural, two_decimals
+from eaglechat.words.wording import percent, plural, tokens_per_second, two_decimals
 
 Table = Literal["speculation", "timings"]
 
@@ -111,7 +111,7 @@ def summary(measured: Measured, *, is_over: bool = True) -> list[str]:
     if is_over:
         known.append(plural(measured.tokens, "token"))
     if is_over and (speed := measured.tokens_per_second) is not None:
-        known.append(f"{one_decimal(speed)} tok/s")
+        known.append(tokens_per_second(speed))
     if (rate := stats.acceptance_rate) is not None:
         counts = f"{stats.accepted:,} of {stats.tested:,}"
         known.append(f"accepted {counts} tested draft tokens ({percent(rate)})")

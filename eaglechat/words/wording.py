@@ -53,8 +53,10 @@ def percent(share: float | None) -> str:
     return f"{99 if 0.99 < share < 1.0 else round(100 * share)}%"
 
 
-def tokens_per_second(rate: float) -> str:
-    """A speed with three digits, and its unit."""
+def tokens_per_second(rate: float | None) -> str:
+    """A speed with three digits, and its unit; empty if it is not known."""
+    if rate is None:
+        return ""
     return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:,.0f} tok/s"
 
 
@@ -193,9 +195,5 @@ def died_in_chat(event: Died) -> str:
 
 
 def _log(lines: Iterable[str]) -> str:
-    text = "\n".join(f"  {_shortened(line)}" for line in lines)
+    text = "\n".join(f"  {fitting(line, _LOG_LINE)}" for line in lines)
     return f"The last lines of the engine's log:\n{text}" if text else "The engine's log is empty."
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _LOG_LINE else f"{line[: _LOG_LINE - 1]}…"

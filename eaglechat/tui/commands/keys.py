@@ -131,7 +131,6 @@ def textual_keymap(keymap: Keymap) -> dict[str, str]:
 
 
 def command_of(binding: Binding) -> Command | None:
-    """The command behind a binding, if it is one of ours."""
     return BY_ID.get((binding.id or "").removesuffix(_PRIORITY_SUFFIX))
 
 

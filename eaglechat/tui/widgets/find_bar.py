@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual import events
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from eaglechat.chat.search import Spot, spots
 from eaglechat.chat.turns import Turn
 from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key, with_keys
-from eaglechat.tui.widgets.readouts import Line
 from eaglechat.tui.widgets.transcript.transcript import Aim, Transcript
 
 
@@ -32,7 +31,7 @@ class FindBar(Input):
         """`path` gives the turns to search; `end` closes the bar."""
         hint = with_keys("find in this chat; arrows step, {dialog.back} goes back")
         super().__init__(compact=True, placeholder=hint)
-        self.found = Line("", id="found")
+        self.found = Static(id="found", markup=False)
         self._transcript, self._path, self._end = transcript, path, end
         self._spots: list[Spot] = []
         self._shown = 0
@@ -85,7 +84,7 @@ class FindBar(Input):
             said = f"{self._shown + 1:,} of {len(self._spots):,}"
         else:
             self._transcript.unmark()
-        self.found.show(said)
+        self.found.update(said)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

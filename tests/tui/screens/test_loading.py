@@ -324,3 +324,26 @@ async def test_a_long_paste_typed_while_a_pair_loads_is_asked_whole(drive: Drive
         await user.on(ChatScreen)
         await user.idle()
         assert user.messages[0].content == f"{pasted}\nsum up"
+
+
+async def test_a_chat_goes_on_where_its_engine_died(drive: Drive) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("one")
+        user.engine.die("the end")
+        await user.sees("engine stopped")
+        user.engine.hold_load = True
+        await user.command("chat.load_again", "chat.load_again")
+        await user.sees("Loading the target")
+        await user.type("two", "escape")
+        await user.sees("engine stopped")
+        assert user.prompt.text == "two"
+        await user.command("chat.load_again")
+        await user.sees("Loading the target")
+        await user.press("enter")
+        await user.sees("Your question will be sent once the models are loaded")
+        user.engine.hold_load = False
+        await user.until(lambda: len(user.messages) == 4, "the question")
+        await user.idle()
+        assert [one.content for one in user.messages if one.role == "user"] == ["one", "two"]
+    assert len(loads(user)) == 3

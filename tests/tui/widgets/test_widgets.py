@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from textual import events
 from textual.app import App, ComposeResult
 from textual.content import Content
-from textual.geometry import Region
 
 from eaglechat.chat.controls import TEMPERATURE
 from eaglechat.chat.measured import RoundMeans
@@ -22,7 +21,7 @@ from eaglechat.tui.widgets.panel.measures import (
     why_rows,
 )
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.tui.widgets.readouts import MUTED, Line
+from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of
@@ -238,34 +237,3 @@ def test_the_chart_has_no_colour_where_nothing_was_drafted_or_nothing_is_known()
     assert colours(slower) == ["$text-warning", MUTED]
     assert colours(dataclasses.replace(slower, gain=MeasuredGain(0.9, 0.3))) == [MUTED, MUTED]
     assert set(colours(Headline("measuring", 100.0))) == {MUTED}
-
-
-async def test_a_line_that_stays_as_wide_asks_for_no_layout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Figures(App[None]):
-        def compose(self) -> ComposeResult:
-            yield Line("ctx 9")
-
-    app, layouts = Figures(), list[bool]()
-    async with app.run_test(size=(12, 5)) as pilot:
-        line = app.query_one(Line)
-        refresh = line.refresh
-
-        def refreshed(*regions: Region, layout: bool = False, **options: bool) -> Line:
-            layouts.append(layout)
-            return refresh(*regions, layout=layout, **options)
-
-        monkeypatch.setattr(line, "refresh", refreshed)
-        for text, rows, asks in (
-            ("ctx 8", 1, False), ("ctx 10", 1, True), ("one row and a half", 2, True),
-            ("oneverylongword and", 2, True), ("ctx 漢字", 1, True), ("ctx 8,000", 1, True),
-        ):  # fmt: skip
-            layouts.clear()
-            line.show(text)
-            assert layouts == [asks], text
-            await pilot.pause()
-            assert line.size.height == rows
-            layouts.clear()
-            line.show(text)
-            assert not layouts

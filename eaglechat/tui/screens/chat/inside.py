@@ -79,7 +79,6 @@ class InsideScreen(TextDialog[None]):
 
     @property
     def _index(self) -> int:
-        """That of the round that is shown."""
         return min(self._wanted, len(self._recording.rounds) - 1)
 
     def _look(self) -> None:

@@ -246,7 +246,6 @@ class Loading(Frame):
         return [(restarts, MUTED), f"{stage}\n", filled, f" {self._fraction:4.0%}"]
 
     def _names(self) -> str:
-        """What is loaded."""
         pair = self.pair
         if pair.server is not None:
             return f"server  {pair.server.url}\nmodel   {pair.model or 'the one it has'}\n\n"

@@ -95,8 +95,12 @@ _OF_A_TURN = {
 """What is offered while a turn is selected."""
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 _SENT_ONCE_LOADED = "Your question will be sent once the models are loaded"
-_OF_AN_OPEN_CHAT = {one.call().partition("(")[0] for one in commands_of("chat")} - {"stop", "menu", "library"}
-"""The actions of the commands that wait until the pair is loaded."""
+_WAIT_FOR_THE_PAIR = {
+    one.call().partition("(")[0]
+    for one in commands_of("chat")
+    if one.id not in ("chat.stop", "chat.menu", "menu.library")
+}
+"""The actions of the commands that need an open chat."""
 
 
 @dataclass(frozen=True)
@@ -243,13 +247,13 @@ class ChatScreen(EagleScreen[None]):
 
     def action_load_again(self) -> None:
         """Load the pair again after the engine process has ended, and continue the chat."""
-        if self.session.is_engine_gone:
+        if not self.session.is_engine_gone:
+            self.notify("The models are loaded.")
+        elif self.load.has_failed or not self.load.is_open:
             self.load.pair = self.pair
             self.load.begin()
             self.show_numbers()
             self.refresh_bindings()
-        else:
-            self.notify("The models are loaded.")
 
     def _end_load(self) -> None:
         """Cancel a load that runs, or close one that failed."""
@@ -325,7 +329,6 @@ class ChatScreen(EagleScreen[None]):
             self.call_later(self._draw)
 
     def _draw(self) -> None:
-        """Draw what changed since the last frame."""
         self._is_to_draw = False
         if not self.is_open:
             return
@@ -459,7 +462,6 @@ class ChatScreen(EagleScreen[None]):
         return is_in_line or (panel.display and panel.knob(control).display)
 
     def action_session(self, does: str, *values: Any) -> None:
-        """What the session does by itself."""
         getattr(self.session, does)(*values)
 
     # Turns. Commands work on the selected one, or else on the last one
@@ -512,7 +514,6 @@ class ChatScreen(EagleScreen[None]):
         transcript.reveal(sibling, row=row)
 
     def action_turn(self, does: str) -> None:
-        """What the session does with a turn."""
         if (id := self._turn_to_change()) is not None and getattr(self.session, does)(id):
             self.transcript.selected = None
 
@@ -528,7 +529,6 @@ class ChatScreen(EagleScreen[None]):
         getattr(self._uncovered(), f"action_{to}")()
 
     def action_transcript(self, does: str) -> None:
-        """What the transcript does by itself."""
         getattr(self.transcript, does)()
 
     def action_copy(self) -> None:
@@ -685,7 +685,6 @@ class ChatScreen(EagleScreen[None]):
         return True
 
     def action_context(self) -> None:
-        """Show which turns the context holds, and which one leaves it next."""
         said = context.in_words(self._context_use(self.prompt.text))
         of_reply = context.of_reply(self.session, numbers_of(self.session))
         self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
@@ -695,7 +694,6 @@ class ChatScreen(EagleScreen[None]):
         return context.context_use(self.session, self.prompt.marks.parts(text), edited)
 
     def action_prompt(self) -> None:
-        """Show what the model would read if the prompt were sent."""
         typed = text_of(self.prompt.marks.parts(self.prompt.text)).strip()
 
         def show(prompt: protocol.Rendered) -> None:
@@ -729,7 +727,7 @@ class ChatScreen(EagleScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        if allowed and not self.is_loaded and action in _OF_AN_OPEN_CHAT:
+        if allowed and not self.is_loaded and action in _WAIT_FOR_THE_PAIR:
             return False
         if allowed and action == "alone":
             return self.load.has_failed and self.load.pair.draft is not None
@@ -742,7 +740,6 @@ class ChatScreen(EagleScreen[None]):
         return allowed
 
     async def _run_typed(self, text: str) -> None:
-        """Run a command that was typed with a slash."""
         try:
             command, value = slash.parse(text)
         except slash.SlashError as error:
@@ -768,7 +765,6 @@ class ChatScreen(EagleScreen[None]):
         self.in_background(lambda: read_part(event.path, Path(), n_ctx), attached, fail)
 
     def action_editor(self) -> None:
-        """Edit the prompt in the user's editor."""
         self.save()
         text = in_editor(self.app, self.prompt.text, "question.md")
         if text is not None:
@@ -876,7 +872,7 @@ class ChatScreen(EagleScreen[None]):
         self.load.cancel()
         if self.is_loaded:
             self._leave_chat(self._unsent)
-        else:
+        elif self.is_mounted:
             # It waits for the next chat, and is not sent to other models.
             self.services.typed_ahead[:] = self.prompt.marks.parts(self.prompt.text)
 
@@ -959,7 +955,8 @@ class ChatScreen(EagleScreen[None]):
             for id, label in _OF_A_TURN.items():
                 yield offer(id, label, by_turn_key=by_turn_key)
         elif session.is_engine_gone:
-            yield offer("chat.load_again", "reload")
+            if not self.load.is_open:
+                yield offer("chat.load_again", "reload")
         elif (
             session.running is None
             and last is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.timer import Timer
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from eaglechat.hub.local.pair import Pair
@@ -33,7 +33,6 @@ from eaglechat.tui.screens.menu.servers import ServerNews, ask, pairs_of
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Filter, Rows
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.protocol import Hello
 from eaglechat.words import wording
 from eaglechat.words.gain import measured_here
@@ -85,7 +84,7 @@ class MenuScreen(EagleScreen[None]):
         yield TitleBar("a target writes, a small draft guesses ahead, the target checks")
         pairs = Rows(id="pairs")
         yield Filter(pairs, f"type to filter, or the path of a GGUF file ({TAB} completes it)")
-        yield Line(id="banner")
+        yield Static(id="banner", markup=False)
         yield pairs
         yield KeyLine()
         yield TooSmall()
@@ -123,7 +122,7 @@ class MenuScreen(EagleScreen[None]):
         is_read = None not in (self._chats, self._catalogue, self._here)
         if is_read and not self._chats and runnable == 1 and status is not None:
             hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
-        self.query_one("#banner", Line).show(" · ".join(said) or hint)
+        self.query_one("#banner", Static).update(" · ".join(said) or hint)
 
     # The list
 

@@ -165,7 +165,6 @@ class Knob(Widget, can_focus=True):
         self.action_step(-1)
 
     def _take(self, word: str) -> None:
-        """Choose a word, if it can be chosen."""
         if word != self.chosen and word in self.words[: self._usable]:
             self.chosen = word
             self.refresh()

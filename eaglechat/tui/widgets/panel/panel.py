@@ -24,7 +24,6 @@ from eaglechat.chat.controls import (
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
 from eaglechat.tui.widgets.panel.measures import Measures
-from eaglechat.tui.widgets.readouts import Line
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.words.numbers import Numbers, label
@@ -67,7 +66,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield more
             yield from _knobs(SHAPE)
             yield from _knobs(P_MIN, look="number")
-            context = Line(id="context", classes="label")
+            context = Static(id="context", classes="label", markup=False)
             context.tooltip = with_keys(
                 "Tokens in the target's KV cache, and its size. {chat.context} says more."
             )
@@ -81,7 +80,8 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         self._numbers = numbers
         self._show_controls(numbers)
         self.query_one(Measures).show(numbers, is_close=is_close)
-        self.query_one("#context", Line).show(f"{'ctx':{LABEL_CELLS}}{numbers.room}")
+        room = f"{'ctx':{LABEL_CELLS}}{numbers.room}"
+        self.query_one("#context", Static).update(room, layout=False)
 
     def _show_controls(self, numbers: Numbers) -> None:
         """Turn the knobs without posting anything."""

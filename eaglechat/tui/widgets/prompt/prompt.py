@@ -206,7 +206,6 @@ class Prompt(TextArea):
         self.completions.show(None)
 
     def complete(self) -> None:
-        """Update the completions for the text before the cursor."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         is_at_end = self.selection.is_empty and not line[column : column + 1].strip()

@@ -61,7 +61,6 @@ class Code:
 
 
 def code_blocks(text: str) -> list[Code]:
-    """The code blocks of a Markdown text, in order."""
     return [_code(token) for token in _parse(text) if token.type in _CODE_TYPES]
 
 
@@ -144,7 +143,6 @@ class _Cell(NamedTuple):
 
 
 def _cells(line: str, at: int) -> list[_Cell]:
-    """The cells of a line that is at this place."""
     pipes = [found.start() for found in _PIPE.finditer(line)]
     begins, ends = [0, *(pipe + 1 for pipe in pipes)], [*pipes, len(line)]
     texts = [line[begin:end] for begin, end in zip(begins, ends, strict=True)]

@@ -27,7 +27,6 @@ class _Item:
 
     @property
     def is_written(self) -> bool:
-        """Whether it is of a reply that is being written."""
         return self.entry.recording is not None and self.entry.note is None
 
 
@@ -76,7 +75,6 @@ class Rows:
         return bool(missing)
 
     def fold(self, place: int) -> None:
-        """Fold or unfold a thought."""
         self.unfolded ^= {self.entries[place].key}
         self._items[place].drawn = None
         if self.look is not None:
@@ -117,7 +115,6 @@ class Rows:
         return range(self.place_at(first), self.place_at(last) + 1)
 
     def _add_up(self, first: int) -> None:
-        """Compute the rows at which the entries after index `first` begin."""
         width = self.look.width if self.look is not None else 0
         for item in self._items[first:]:
             item.height = item.height or MARGIN + _estimate(item.entry, width)
@@ -126,7 +123,6 @@ class Rows:
 
 
 def _estimate(entry: Entry, width: int) -> int:
-    """Estimate the height, in rows, of an entry that was never drawn."""
     if entry.kind == "window" or (entry.kind == "thought" and entry.note is not None):
         return 1
     text, below = entry.text, int(entry.place is not None)

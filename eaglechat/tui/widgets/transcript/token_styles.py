@@ -16,7 +16,6 @@ GUESSED = "guessed"
 
 
 def token_look(app: App[Any], kind: str) -> str:
-    """The style of a kind of token in the theme of now."""
     if kind == NGRAM_KIND:
         return "bold underline $token-accepted"
     if kind == GUESSED:

@@ -152,7 +152,6 @@ class Transcript(ScrollView):
     # Which entries there are
 
     def show(self, wanted: Sequence[timeline.Entry]) -> None:
-        """Show these entries."""
         before, known = self.rows.entries, self.rows.place_of
         aim = None if self.is_following else self._aim or self.in_sight()
         is_begun = False
@@ -351,7 +350,6 @@ class Transcript(ScrollView):
         self._drawn_rows_changed()
 
     def unmark(self) -> None:
-        """Remove the mark of a passage."""
         if self.marked is not None:
             self.marked = None
             self._drawn_rows_changed()
@@ -419,7 +417,6 @@ class Transcript(ScrollView):
         return strip
 
     def _strip(self, place: int, y: int, highlights: Sequence[Highlight]) -> Strip:
-        """Row `y` of the entry at an index."""
         drawn = self.rows.drawn(place)
         strip = Strip(
             [Segment(piece.shown, style) for piece, style in self._row(place, y, highlights)]
@@ -484,7 +481,6 @@ class Transcript(ScrollView):
     # Styles
 
     def _style(self, drawn: DrawnEntry, name: str) -> Style:
-        """The style of a kind of text in an entry."""
         entry = drawn.entry
         key = entry.kind, name, entry.turn is not None and entry.turn == self.selected
         if key not in self._styles:
@@ -573,7 +569,6 @@ class Transcript(ScrollView):
         self._arrange(aim)
 
     def fold_thought(self) -> None:
-        """Fold or unfold the latest reasoning."""
         keys = [entry.key for entry in self.rows.entries if entry.kind == "thought"]
         if keys:
             self._turn_fold(keys[-1])
@@ -584,7 +579,6 @@ class Transcript(ScrollView):
         self._drawn_rows_changed()
 
     def select(self, turn: TurnId) -> None:
-        """Select a turn and scroll to it."""
         self.selected = turn
         self.reveal(turn)
 
@@ -630,7 +624,6 @@ class Transcript(ScrollView):
 
 
 def _code_in_words(code: Code) -> str:
-    """A code block by its length, language and first line."""
     count = wording.plural(len(code.text.splitlines()), "line")
     first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
     return f"{count} of {code.language or 'code'}, “{wording.fitting(first, 40)}”"
@@ -639,7 +632,6 @@ def _code_in_words(code: Code) -> str:
 def _highlighted(
     piece: Piece, style: Style, highlights: Sequence[Highlight]
 ) -> Iterator[tuple[Piece, Style]]:
-    """The piece, cut where highlights begin and end."""
     size, cuts = len(piece.shown), {0, len(piece.shown)}
     if piece.is_literal:
         places = (place - piece.start for span in highlights for place in span[:2])
