@@ -136,7 +136,7 @@ class ChatScreen(EagleScreen[None]):
     ]
 
     session: ChatSession
-    """Set when the pair was loaded."""
+    """Set once `is_loaded`."""
 
     def __init__(
         self,
@@ -215,7 +215,6 @@ class ChatScreen(EagleScreen[None]):
 
     def _loaded(self, pair: Pair, info: protocol.PairInfo) -> None:
         if self.is_loaded:
-            self.query_one(TitleBar).show(subject=wording.pair_in_short(info, self.pair.name))
             self.session.loaded(info)
             return
         pairs = self.services.pairs
