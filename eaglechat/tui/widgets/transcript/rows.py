@@ -25,10 +25,6 @@ class _Item:
         self.height, self.is_measured = 0, False
         """In rows, with the margin below it; 0 before it was estimated."""
 
-    @property
-    def is_written(self) -> bool:
-        return self.entry.recording is not None and self.entry.note is None
-
 
 class Rows:
     """The entries and their heights, for one look."""
@@ -88,7 +84,7 @@ class Rows:
             if item.entry.recording is None:
                 item.drawn = DrawnEntry(item.entry, self.look)
             else:
-                is_over_thought = item.entry.kind == "thought" and not item.is_written
+                is_over_thought = item.entry.kind == "thought" and item.entry.note is not None
                 is_folded = is_over_thought and item.entry.key not in self.unfolded
                 item.drawn = ReplyEntry(item.entry, self.look, is_folded=is_folded)
         return item.drawn
