@@ -13,6 +13,7 @@ from eaglechat.words.statistics import (
     part_in_json,
     summary,
 )
+from eaglechat.words.wording import tokens_per_second
 from tests.chat.records import recorded, round_of
 
 ROUNDS = [round_of(1, 2), replace(round_of(3, drafted=0), index=1)]
@@ -52,7 +53,7 @@ def test_the_summary_has_the_known_numbers_only() -> None:
     whole = measured(ROUNDS)
     assert summary(whole) == [
         "3 tokens",
-        f"{whole.tokens_per_second:.1f} tok/s",
+        tokens_per_second(whole.tokens_per_second),
         "accepted 1 of 2 tested draft tokens (50%)",
         "mean accepted length 2.00",
     ]
