@@ -17,12 +17,8 @@ from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
 from eaglechat.wire.errors import EngineError, ModelLoadError
-from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import SpeculationStats, of_step
-
-_MOST_SEQUENCES = 256
-"""llama.cpp's LLAMA_MAX_SEQ."""
 
 
 class InitError(EngineError):
@@ -50,7 +46,8 @@ class Eagle3SessionConfig:
     """A draft ends before the first token that is less likely."""
 
     def __post_init__(self) -> None:
-        ranges = (1, _MOST_SEQUENCES), (0, N_DRAFT_MAX_LIMIT), (0, N_DRAFT_MAX_LIMIT), (0, 1)
+        # 256 is llama.cpp's LLAMA_MAX_SEQ.
+        ranges = (1, 256), (0, N_DRAFT_MAX_LIMIT), (0, N_DRAFT_MAX_LIMIT), (0, 1)
         for field, (least, most) in zip(fields(self), ranges, strict=True):
             value = getattr(self, field.name)
             if not least <= value <= most:
@@ -77,7 +74,7 @@ class Eagle3Session:
             assert header is not None
             if header.architecture != DRAFT_ARCHITECTURE:
                 raise InitError(f"{header.path} is no EAGLE-3 draft, it is {header.architecture}")
-            window, norms = draft_window(header, LoadOptions(draft_window=0)), norms_of(header)
+            window, norms = draft_window(header, 0), norms_of(header)
         except (PreflightError, ModelLoadError) as error:
             raise InitError(str(error)) from error
         self.config = config
@@ -89,8 +86,6 @@ class Eagle3Session:
             Eagle3Drafter(target, draft, window=window, norms=norms, seq_id=seq_id)
             for seq_id in range(config.n_seq)
         ]
-        self._drafted = [0] * config.n_seq
-        """By sequence: the length of a draft that waits for `accept`."""
 
     def close(self) -> None:
         """Call it before closing the contexts."""
@@ -98,12 +93,12 @@ class Eagle3Session:
             drafter.close()
 
     def begin(self, seq_id: int, prompt: Sequence[int]) -> None:
-        """Check that `process` saw the whole prompt that the target now holds. Raises
-        ProcessError."""
-        known = self._drafter(seq_id).known
-        if known != len(prompt):
+        """The target now holds this prompt, all of which `process` saw, and nothing behind it; an
+        empty one begins another conversation. Raises ProcessError."""
+        kept = self._drafter(seq_id).resume(prompt)
+        if kept != len(prompt):
             raise ProcessError(
-                f"the draft saw {known} positions of a prompt of {len(prompt)} tokens; "
+                f"the draft saw {kept} positions of a prompt of {len(prompt)} tokens; "
                 "process() must follow every decode of the target"
             )
 
@@ -118,24 +113,22 @@ class Eagle3Session:
 
     def draft(self, seq_id: int, n_past: int, id_last: int) -> list[int]:
         """Propose tokens to follow `id_last`, which stands at `n_past`. Raises ProcessError."""
-        limits = Limits(self.config.n_draft_max, p_min=self.config.p_min)
-        ids = self._drafter(seq_id).propose(n_past, id_last, limits).ids
-        ids = ids if len(ids) >= self.config.n_min else []
-        self._drafted[seq_id] = len(ids)
-        return ids
+        limits = Limits(self.config.n_draft_max, self.config.n_min, self.config.p_min)
+        return self._drafter(seq_id).propose(n_past, id_last, limits).ids
 
     def accept(self, seq_id: int, n_accepted: int) -> None:
         """The target confirmed the first `n_accepted` drafted tokens of the batch just processed,
         whoever drafted them. Raises ProcessError if the batch had fewer."""
         drafter = self._drafter(seq_id)
-        if not 0 <= n_accepted <= drafter.n_verified:
-            raise ProcessError(f"{n_accepted} accepted of a draft of {drafter.n_verified}")
-        n_drafted, self._drafted[seq_id] = self._drafted[seq_id], 0
-        n_tested = min(n_accepted + 1, drafter.n_verified, n_drafted)
-        self._stats += of_step(n_drafted, n_tested, min(n_accepted, n_drafted), n_accepted + 1)
+        n_drafted = drafter.n_verified
+        if not 0 <= n_accepted <= n_drafted:
+            raise ProcessError(f"{n_accepted} accepted of a draft of {n_drafted}")
         drafter.accept(range(n_accepted))
+        n_tested = min(n_accepted + 1, n_drafted)
+        self._stats += of_step(n_drafted, n_tested, n_accepted, n_accepted + 1)
 
     def stats(self) -> SpeculationStats:
+        """Counts over all rounds that `accept` ended."""
         return self._stats
 
     def _drafter(self, seq_id: int) -> Eagle3Drafter:

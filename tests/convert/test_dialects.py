@@ -179,7 +179,7 @@ def drafts(target: Target, variant: Variant, folder: Path, lengths: Sequence[int
     text = np.random.default_rng(6).integers(0, 26, max(lengths)).tolist()
     file = convert(variant.save(folder / "draft"), target.file, folder / "draft.gguf", "f32").path
     header = read_header(file)
-    window = draft_window(header, LoadOptions())
+    window = draft_window(header, LoadOptions().draft_window)
     found = []
     with Model(file) as model, open_contexts(target.model, model, n_seq=1) as contexts:
         for length in lengths:

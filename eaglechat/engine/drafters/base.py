@@ -295,10 +295,11 @@ class Drafter(ABC):
                 f"the draft saw {self.known} positions, drafting after position {n_past} needs "
                 f"{n_past}"
             )
-        return self._draft(n_past, id_last, limits)
+        return limits.kept(self._draft(n_past, id_last, limits))
 
     @abstractmethod
-    def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal: ...
+    def _draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
+        """As `propose`, however short."""
 
     def accept(self, path: Sequence[int]) -> None:
         """The target chose the tokens at these indices of the proposal in the batch just seen,

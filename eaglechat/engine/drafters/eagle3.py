@@ -42,7 +42,6 @@ from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.pairing import eagle_of
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import LAST_TOKEN, N_DRAFT_MAX_LIMIT, ms_since
 
 _OUTPUT_ROWS = N_DRAFT_MAX_LIMIT + 1
@@ -374,20 +373,20 @@ def _likeliest(nodes: Sequence[_Node], limits: Limits) -> list[_Node]:
     return best
 
 
-def draft_window(header: GGUFHeader | None, options: LoadOptions) -> int:
-    """How many of the latest positions a draft keeps: what the options say, but at most as many as
-    in its training; 0 is all of them."""
-    trained = max(header.number(DRAFT_WINDOW), 0) if header is not None else 0
-    return min(options.draft_window or trained, trained) if trained else options.draft_window
-
-
 def open_drafter(opening: Opening) -> Eagle3Drafter:
     """Raises ModelLoadError."""
     target = opening.target
     draft = opening.context(n_ubatch=_UBATCH, n_seq=target.n_seq, other=target)
-    window = draft_window(opening.header, opening.options)
-    name = eagle_of(opening.header)
-    return Eagle3Drafter(target, draft, window=window, norms=norms_of(opening.header), name=name)
+    header, name = opening.header, eagle_of(opening.header)
+    window = draft_window(header, opening.options.draft_window)
+    return Eagle3Drafter(target, draft, window=window, norms=norms_of(header), name=name)
+
+
+def draft_window(header: GGUFHeader, wanted: int) -> int:
+    """How many of the latest positions a draft keeps: as many as wanted, but at most as many as in
+    its training; 0 is all of them."""
+    trained = max(header.number(DRAFT_WINDOW), 0)
+    return min(wanted or trained, trained) if trained else wanted
 
 
 def norms_of(draft: GGUFHeader) -> Norms:

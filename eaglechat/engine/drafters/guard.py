@@ -139,8 +139,7 @@ class GuardedDrafters:
         self._ask(lambda model: model.see(batch), None)
 
     def draft(self, n_past: int, id_last: int, limits: Limits) -> Proposal:
-        proposal = self._ask(lambda model: model.propose(n_past, id_last, limits), Proposal())
-        return proposal if len(proposal) >= limits.n_min else Proposal()
+        return self._ask(lambda model: model.propose(n_past, id_last, limits), Proposal())
 
     def accept(self, path: Sequence[int]) -> None:
         self._ask(lambda model: model.accept(path), None)

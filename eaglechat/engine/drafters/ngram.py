@@ -56,5 +56,4 @@ def look_up(tokens: Sequence[int], id_last: int, limits: Limits) -> Proposal:
             yield [(int(tokens[-1]), len(agreeing) / (len(places) + 1.0 / (length + n)))]
             places = agreeing
 
-    found = limits.chain(following(), NGRAM)
-    return found if len(found) >= limits.n_min else Proposal()
+    return limits.kept(limits.chain(following(), NGRAM))

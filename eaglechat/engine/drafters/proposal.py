@@ -105,7 +105,7 @@ class Limits:
 
     n_max: int
     n_min: int = 0
-    """The loop drops a shorter proposal; a drafter need not look at this."""
+    """A shorter proposal is none."""
     p_min: float = 0.0
     """A proposal ends before the first token to which the drafter gives less than this."""
     worth: Sequence[float] = ()
@@ -117,6 +117,10 @@ class Limits:
     """Whether tokens may have siblings, if the drafter can propose trees."""
     noise: Noise | None = None
     """What the target draws with; None at temperature 0."""
+
+    def kept(self, proposal: Proposal) -> Proposal:
+        """A proposal, if it is long enough."""
+        return proposal if len(proposal) >= self.n_min else Proposal()
 
     def pays(self, sureness: Sequence[float], n_others: int) -> bool:
         """Whether verifying one more token pays: the last one of a path of which the drafter is so

@@ -203,15 +203,26 @@ def test_no_more_than_was_drafted_can_be_accepted(one: Conversation) -> None:
             one.session.accept(0, n_accepted)
 
 
-def test_what_another_drafter_proposed_can_be_accepted_and_is_not_counted(
-    one: Conversation,
-) -> None:
+def test_what_another_drafter_proposed_can_be_accepted(one: Conversation) -> None:
     decode(one.target, one.batch, [one.id_last, 1, 2, 3], one.n_past)
     one.session.process(one.batch)
     one.session.accept(0, 2)
 
     one.session.begin(0, [1] * (one.n_past + 3))
-    assert one.session.stats() == SpeculationStats(rounds=1, tokens=3)
+    stats = one.session.stats()
+    assert (stats.drafted, stats.tested, stats.accepted, stats.tokens) == (3, 3, 2, 3)
+
+
+def test_a_sequence_begins_another_conversation(one: Conversation) -> None:
+    prompt = prompt_of(one.target.model, "the dog sat on the mat and the cat")
+    drafted = []
+    for _ in range(2):
+        one.target.forget(0, 0)
+        one.session.begin(0, [])
+        one.prefill(prompt)
+        drafted.append([one.round() for _ in range(6)])
+    assert drafted[0] == drafted[1]
+    assert sum(n_accepted for _, n_accepted in drafted[0]) > 0
 
 
 def test_stats_count_what_happened(one: Conversation) -> None:

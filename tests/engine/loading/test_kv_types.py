@@ -43,7 +43,7 @@ def test_a_draft_looks_back_no_further_than_it_was_trained_to(
     _, draft = check_pair(*tiny_files)
     assert draft is not None
     draft = replace(draft, fields={**draft.fields, DRAFT_WINDOW: 64})
-    assert draft_window(draft, LoadOptions(draft_window=wanted)) == is_seen
+    assert draft_window(draft, wanted) == is_seen
 
 
 @pytest.mark.real
