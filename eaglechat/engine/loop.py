@@ -4,8 +4,8 @@ Verification is sample-and-match. The batch [last token, *proposal] gives a row 
 each token. The target's sampler draws its own token from the first row; while the token it draws is
 a proposed one, the row behind that one is next. So every token is drawn from the target's own
 distribution, whatever was proposed and at any temperature. Source: llama.cpp's
-examples/speculative-simple. Above temperature 0 the draft draws with the target's noise (noise.py),
-so that its tokens are those which the target draws more often.
+examples/speculative-simple. Above temperature 0 the draft draws with the target's noise
+(llama/sampler.py), so that its tokens are those which the target draws more often.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
 from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.objects import Context
-from eaglechat.engine.prompt import Asked
+from eaglechat.engine.prompt import Asked, ContextWindow
 from eaglechat.engine.reply import ReplyState
-from eaglechat.engine.window import ContextWindow
 from eaglechat.wire.errors import Cancelled, PromptError
 from eaglechat.wire.protocol import AUTO, CHECKPOINTS_MIB, Sampling, Set, Speculation
 from eaglechat.wire.records import (

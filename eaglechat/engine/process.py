@@ -16,8 +16,8 @@ from typing import BinaryIO
 import eaglechat
 from eaglechat.engine.llama import backend, workarounds
 from eaglechat.engine.llama.placement import memory
-from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.pairing import check_load
 from eaglechat.wire import protocol
 from eaglechat.wire.errors import NoPairError, SettingsError

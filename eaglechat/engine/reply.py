@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from eaglechat.engine.drafters.proposal import Proposal
 from eaglechat.engine.llama.objects import Context
-from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
-from eaglechat.engine.noise import Noise
+from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Noise, Sampler
 from eaglechat.engine.templates.dialect import ANSWER_ONLY, ReplyParts
 from eaglechat.wire.part_stream import PartStream, Segment, beginning, joined
 from eaglechat.wire.protocol import Sampling

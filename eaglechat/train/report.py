@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.prompt import Asked
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.train.corpus import Sample

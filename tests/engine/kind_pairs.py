@@ -14,8 +14,8 @@ import pytest
 from eaglechat.engine.drafters.base import Drafter, Opening, open_drafter
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.loading.pair import N_ROLLBACK, LoadedPair
 from eaglechat.engine.loop import Generator, Live
+from eaglechat.engine.pair import N_ROLLBACK, LoadedPair
 from eaglechat.engine.prompt import Asked
 from eaglechat.gguf.pairing import check_pair, pairings
 from eaglechat.wire.protocol import FlashAttention, KvType, LoadOptions, Set, Shape, Speculation

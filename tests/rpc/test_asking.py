@@ -13,7 +13,7 @@ from eaglechat import rpc
 from eaglechat.cli import main
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import Device, chosen_devices
-from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.links.base import Lifecycle
 from eaglechat.links.process import ProcessLink

@@ -24,8 +24,8 @@ import msgspec
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.engine.llama import backend
 from eaglechat.engine.llama.placement import offload_devices
-from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.wire import protocol as p

@@ -30,7 +30,7 @@ from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.kept import Learnt
 from eaglechat.engine.drafters.proposal import Limits, Proposal, probability_step
-from eaglechat.engine.noise import Noise
+from eaglechat.engine.llama.sampler import Noise
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.protocol import Shape, Speculation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Round

@@ -20,8 +20,8 @@ import msgspec
 from eaglechat.engine.apart import end_with_parent, run_apart
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.engine.llama import backend
-from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import Cancelled, EngineError
 from eaglechat.wire.protocol import PLAINLY, LoadOptions, Sampling, Speculation

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eaglechat.engine.noise import Noise
+from eaglechat.engine.llama.sampler import Noise
 from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 DRAFT_TEMPERATURE = 0.5

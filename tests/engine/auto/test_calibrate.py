@@ -16,7 +16,7 @@ from eaglechat.engine.drafters.base import Drafter, Opening, ProcessError, open_
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.drafters import DrafterKind

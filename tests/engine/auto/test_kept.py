@@ -17,8 +17,8 @@ from eaglechat.engine.auto.kept import Kept, Learnt
 from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.process import write_reply
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.protocol import AUTO, Chat, LoadOptions, Message, Sampling, Speculation

@@ -14,8 +14,8 @@ from eaglechat.engine.cache import Checkpoints
 from eaglechat.engine.drafters.base import Drafter
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loading.pair import LoadedPair
 from eaglechat.engine.loop import Live
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.process import rendered, write_reply
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import common_prefix

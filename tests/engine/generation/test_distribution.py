@@ -10,7 +10,7 @@ import pytest
 
 from eaglechat.engine.drafters.proposal import DRAFT_TEMPERATURE, Guess, Limits
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.noise import Noise, gumbel
+from eaglechat.engine.llama.sampler import Noise, gumbel
 from eaglechat.wire.protocol import Sampling
 from tests import tiny
 from tests.engine.rig import N_THREADS, Rig, decode

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.engine import pair
 from eaglechat.engine.llama.objects import Context, Model
-from eaglechat.engine.loading import pair
 from eaglechat.engine.loop import Live
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import DecodeError

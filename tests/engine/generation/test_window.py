@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from eaglechat.engine.prompt import Asked
+from eaglechat.engine.prompt import Asked, ContextWindow
 from eaglechat.engine.sequences import find_cut
-from eaglechat.engine.window import ContextWindow
 
 
 class Lengths(Asked):

@@ -9,7 +9,7 @@ import pytest
 
 from eaglechat.engine.drafters.eagle3 import draft_window
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loading.pair import LoadedPair
+from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import DRAFT_WINDOW
 from eaglechat.wire.errors import EngineError

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loading.pair import recommended_sampling
+from eaglechat.engine.pair import recommended_sampling
 from eaglechat.settings.model import Settings
 
 

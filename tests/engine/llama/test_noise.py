@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eaglechat.engine.noise import gumbel
+from eaglechat.engine.llama.sampler import gumbel
 
 IDS = np.arange(100_000)
 
