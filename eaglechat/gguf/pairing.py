@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -42,7 +42,7 @@ def kind_of(draft: GGUFHeader) -> DrafterKind | None:
 
 
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
-    """All that drafts for a target: the draft, which `check_headers` has accepted, and what the
+    """All that drafts for a target: the draft, which `why_unfit` has accepted, and what the
     target's own file has. Heads in a sidecar stand in for those in the target."""
     found = []
     kind = (kind_of(draft) or "model") if draft is not None else None
@@ -60,7 +60,7 @@ def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ..
 
 def offered_kind(target: GGUFHeader, draft: GGUFHeader) -> DrafterKind | None:
     """The kind of drafter that a file would be for a target: `model` for a much smaller model of
-    its family; None if it is not worth a try. Whether a draft fits is `check_headers`."""
+    its family; None if it is not worth a try. Whether a draft fits is `why_unfit`."""
     return kind_of(draft) or ("model" if _is_offered_model(target, draft) else None)
 
 
@@ -84,19 +84,14 @@ def check_choice(target: GGUFHeader, draft: GGUFHeader | None, choice: DrafterCh
 
 def check_pair(target: Path, draft: Path | None) -> tuple[GGUFHeader, GGUFHeader | None]:
     """The headers of a target and its draft. Raises PreflightError if they cannot run together."""
-    target_header = _read(target, "target")
-    if draft is None:
-        check_headers(target_header, None)
-        return target_header, None
-    draft_header = _read(draft, "draft")
-    check_headers(target_header, draft_header)
+    headers = _read(target, "target"), _read(draft, "draft") if draft is not None else None
     try:
-        _refuse(_wrong_own_tokens(draft_header))
-        if kind_of(draft_header) is None:
-            _refuse(_other_texts(target_header, draft_header))
+        # A check may rest on those before it: none is made behind the first reason.
+        for reason in chain(_reasons(*headers), _reasons_inside(*headers)):
+            raise PreflightError(reason)
     except (OSError, GGUFError) as error:
         raise PreflightError(f"the draft cannot be read: {error}") from error
-    return target_header, draft_header
+    return headers
 
 
 def check_load(load: Load) -> tuple[GGUFHeader, GGUFHeader | None]:
@@ -107,24 +102,10 @@ def check_load(load: Load) -> tuple[GGUFHeader, GGUFHeader | None]:
     return headers
 
 
-def check_headers(target: GGUFHeader, draft: GGUFHeader | None) -> None:
-    """Like `check_pair`, of headers alone, such as those of files on the Hub.
-
-    Raises PreflightError.
-    """
-    _refuse(_reasons(target, draft))
-
-
-def why_unfit(target: GGUFHeader, draft: GGUFHeader) -> str | None:
-    """Why a draft cannot run with a target, as `check_headers` says; None if it can."""
+def why_unfit(target: GGUFHeader, draft: GGUFHeader | None) -> str | None:
+    """Like `check_pair`, of headers alone, such as those of files on the Hub: why these cannot run
+    together; None if they can."""
     return next(_reasons(target, draft), None)
-
-
-def _refuse(reasons: Iterator[str]) -> None:
-    """Raises PreflightError if there is one. A check may rest on those before it: none is made
-    behind the first reason."""
-    for reason in reasons:
-        raise PreflightError(reason)
 
 
 def _reasons(target: GGUFHeader, draft: GGUFHeader | None) -> Iterator[str]:
@@ -147,6 +128,14 @@ def _reasons(target: GGUFHeader, draft: GGUFHeader | None) -> Iterator[str]:
         yield f"the header of {target.path} does not name its architecture"
     if draft is not None:
         yield from KINDS[kind_of(draft) or "model"].reasons(target, draft)
+
+
+def _reasons_inside(target: GGUFHeader, draft: GGUFHeader | None) -> Iterator[str]:
+    """Why, by what headers do not hold. Raises OSError, GGUFError."""
+    if draft is not None:
+        yield from _wrong_own_tokens(draft)
+        if kind_of(draft) is None:
+            yield from _other_texts(target, draft)
 
 
 def _read(path: Path, role: str) -> GGUFHeader:

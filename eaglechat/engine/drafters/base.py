@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,13 +74,6 @@ class Opening:
         )
 
 
-class PendingRow(NamedTuple):
-    """The last row, paired with whatever token follows it."""
-
-    token: int
-    features: Floats
-
-
 class WaitingRows:
     """Rows of features with their tokens, in the order of their positions."""
 
@@ -117,12 +110,6 @@ class WaitingRows:
         space = np.empty((n_space, self._space.shape[1]), dtype=np.float32)
         space[: len(self.tokens)] = self.features
         self._space = space
-
-    def last(self) -> PendingRow:
-        return PendingRow(self.tokens[-1], self.features[-1].copy())
-
-    def put(self, row: PendingRow) -> None:
-        self.add([row.token], [row.features[None]], 0)
 
     def keep(self, n_rows: int) -> None:
         self.remove(n_rows, len(self.tokens))

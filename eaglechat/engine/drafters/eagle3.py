@@ -30,7 +30,6 @@ from eaglechat.engine.drafters.base import (
     Drafter,
     Likeliest,
     Opening,
-    PendingRow,
     ProcessError,
     decode,
     shifted,
@@ -184,14 +183,15 @@ class Eagle3Drafter(Drafter):
 
     def mark(self) -> object:
         """The row of the last known position, which is paired with whatever token follows."""
-        return self._rows.last()
+        return self._rows.tokens[-1], self._rows.features[-1:].copy()
 
     def restore(self, length: int, mark: object) -> None:
         """Have the row of position `length` - 1 wait again, if it has been taken in since."""
-        assert isinstance(mark, PendingRow)
+        assert isinstance(mark, tuple)
         if self._taken >= length - 1:
+            token, features = mark
             self._rewind(length - 1)
-            self._rows.put(mark)
+            self._rows.add([token], [features], 0)
 
     def shift(self, start: int, end: int) -> None:
         """The row before `start` is paired with the token at `start`, so the token at `end` should

@@ -258,13 +258,7 @@ def check_structs() -> None:
 
 check_structs()
 
-__all__ = ["WRAPPER_VERSION", "Floats", "api", "bytes_of", "check_structs", "libggml", "libllama"]
-
-
-def bytes_of(size: int, write: Callable[[Any, int], int]) -> bytes:
-    """What `write(buffer, size)` puts into a buffer; it returns how many bytes."""
-    buffer = ctypes.create_string_buffer(size)
-    return bytes(memoryview(buffer)[: write(buffer, size)])
+__all__ = ["WRAPPER_VERSION", "Floats", "api", "check_structs", "libggml", "libllama"]
 
 
 SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
@@ -418,41 +412,20 @@ def quantise(
     return bool(api.llama_model_quantize(source.encode(), out.encode(), ctypes.byref(params)) == 0)
 
 
-def metadata(model: int, key: str) -> str | None:
-    """A scalar of a model's metadata as text; None if there is none."""
-
-    def read(buffer: Any, size: int) -> int:
-        return int(api.llama_model_meta_val_str(model, key.encode(), buffer, size))
-
-    size = 512
-    buffer = ctypes.create_string_buffer(size)
-    length = read(buffer, size)
-    if length >= size:
-        buffer = ctypes.create_string_buffer(length + 1)
-        read(buffer, length + 1)
-    return None if length < 0 else buffer.value.decode("utf-8", errors="replace")
-
-
-def tokenize(vocab: int, text: str, *, bos: bool, special: bool) -> list[int]:
-    """As `Model.tokenize`."""
-    raw = text.encode()
-    found: list[int] = _filled(
-        _I32, len(raw) + 8, lambda *to: api.llama_tokenize(vocab, raw, len(raw), *to, bos, special)
-    )
+def bytes_of(size: int, write: Callable[[Any, int], int]) -> bytes:
+    """What `write(buffer, size)` puts into a buffer. It returns how many, or their number negated
+    if the buffer is too small; the next one is as large as that."""
+    found: bytes = _filled(ctypes.c_char, size, write)
     return found
 
 
-def token_bytes(vocab: int, token: int, *, special: bool) -> bytes:
-    """The bytes of a token; a control token has some only with `special`."""
-    found: bytes = _filled(
-        ctypes.c_char, 64, lambda *to: api.llama_token_to_piece(vocab, token, *to, 0, special)
-    )
+def numbers_of(size: int, write: Callable[[Any, int], int]) -> list[int]:
+    """The same with integers."""
+    found: list[int] = _filled(_I32, size, write)
     return found
 
 
 def _filled(of: Any, size: int, write: Callable[[Any, int], int]) -> Any:
-    """What `write(buffer, size)` puts into a buffer of elements `of`. It returns how many, or their
-    number negated if the buffer is too small; the next one is as large as that."""
     while True:
         buffer = (of * size)()
         n = write(buffer, size)

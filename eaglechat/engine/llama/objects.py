@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eaglechat.engine.llama import backend, bindings, workarounds
-from eaglechat.engine.llama.bindings import Floats, api, libggml, libllama
+from eaglechat.engine.llama.bindings import (
+    Floats,
+    api,
+    bytes_of,
+    libggml,
+    libllama,
+    numbers_of,
+)
 from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.protocol import FlashAttention, KvType, LeaveOut, LoadOptions
 
@@ -116,22 +123,35 @@ class Model(Owned):
 
     def metadata(self, key: str) -> str | None:
         """A scalar of the GGUF's metadata as text; None if there is none."""
-        return bindings.metadata(self.pointer, key)
+        read, pointer, name = api.llama_model_meta_val_str, self.pointer, key.encode()
+        length = read(pointer, name, None, 0)
+        if length < 0:
+            return None
+        # It ends with a zero.
+        text = bytes_of(length + 1, lambda buffer, size: read(pointer, name, buffer, size))
+        return text.decode("utf-8", errors="replace")
 
     def tokenize(self, text: str, *, bos: bool, special: bool) -> list[int]:
         """Token ids. `bos` adds the beginning that it asks for, `special` reads control tokens."""
-        return bindings.tokenize(self._vocab, text, bos=bos, special=special)
+        raw, vocab = text.encode(), self._vocab
+        return numbers_of(
+            len(raw) + 8, lambda *to: api.llama_tokenize(vocab, raw, len(raw), *to, bos, special)
+        )
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token; empty for a control token."""
         piece = self._pieces.get(token)
         if piece is None:
-            piece = self._pieces[token] = bindings.token_bytes(self._vocab, token, special=False)
+            piece = self._pieces[token] = self._bytes(token, special=False)
         return piece
 
     def spelled(self, token: int) -> bytes:
         """The bytes of a token, with a control token's own text."""
-        return bindings.token_bytes(self._vocab, token, special=True)
+        return self._bytes(token, special=True)
+
+    def _bytes(self, token: int, *, special: bool) -> bytes:
+        vocab = self._vocab
+        return bytes_of(64, lambda *to: api.llama_token_to_piece(vocab, token, *to, 0, special))
 
     def is_end(self, token: int) -> bool:
         """True for tokens that end a generation."""
@@ -393,11 +413,9 @@ class Context(Owned):
 
     def save_recurrent(self, seq_id: int) -> bytes:
         """The recurrent part of a sequence's state; empty if llama.cpp cannot save it."""
-        return bindings.bytes_of(
-            self.recurrent_size(seq_id),
-            lambda buffer, size: libllama.state_get(
-                self.pointer, buffer, size, seq_id, _PARTIAL_ONLY
-            ),
+        context, get = self.pointer, libllama.state_get
+        return bytes_of(
+            self.recurrent_size(seq_id), lambda *to: get(context, *to, seq_id, _PARTIAL_ONLY)
         )
 
     def restore_recurrent(self, seq_id: int, state: bytes) -> bool:

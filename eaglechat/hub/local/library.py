@@ -22,7 +22,7 @@ import platformdirs
 from eaglechat import paths
 from eaglechat.gguf import pairing
 from eaglechat.gguf.header import GGUFError, GGUFHeader, printable, read_header
-from eaglechat.gguf.pairing import check_headers, kind_of, kinds, offered_kind
+from eaglechat.gguf.pairing import kind_of, kinds, offered_kind
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name, shard_of, shard_paths
 from eaglechat.hub.local import ollama
@@ -254,10 +254,8 @@ def read(model: LocalModel, book: HeaderBook | None = None) -> LocalModel:
 def _kind(header: GGUFHeader) -> tuple[ModelKind, str | None]:
     if kind_of(header) is not None:
         return ModelKind.DRAFT, None
-    try:
-        check_headers(header, None)
-    except PreflightError as error:
-        return ModelKind.OTHER, _sentence(error)
+    if (why := pairing.why_unfit(header, None)) is not None:
+        return ModelKind.OTHER, _sentence(PreflightError(why))
     if pairing.takes_drafts(header):
         return ModelKind.TARGET, None
     reason = f"No draft runs with models of architecture {header.architecture}."
