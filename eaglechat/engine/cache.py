@@ -13,7 +13,7 @@ from eaglechat.engine.llama.backend import stopped_by
 from eaglechat.engine.llama.objects import TRUNK, Batch, Branches, Context
 from eaglechat.engine.sequences import common_prefix, find_cut
 from eaglechat.wire.errors import Cancelled, DecodeError
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, ms_since
+from eaglechat.wire.records import ms_since
 from eaglechat.wire.worker import whether_cancelled
 
 _NO_ROOM, _STOPPED = 1, 2
@@ -103,8 +103,7 @@ class CacheState:
     @property
     def longest_draft(self) -> int:
         """The most draft tokens that fit behind the last one and can be taken back."""
-        limit = N_DRAFT_MAX_LIMIT if self._target.n_rollback is None else self._target.n_rollback
-        return min(limit, self.room - 1)
+        return min(self._target.longest_draft, self.room - 1)
 
     @property
     def is_behind(self) -> bool:

@@ -23,9 +23,9 @@ from eaglechat.engine.loop import Generator
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
-from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.memory import check_kv_type, default_context
 from eaglechat.gguf.pairing import KINDS, pairings, why_no_heads, without_stripped_blocks
-from eaglechat.gguf.preflight import Pairing, check_kv_type
+from eaglechat.gguf.preflight import Pairing
 from eaglechat.machine import choose_threads
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import ModelLoadError, SettingsError
@@ -166,7 +166,7 @@ class LoadedPair:
             calibrations = _calibrations(context, drafters)
         # As calibrated for the first.
         verify_ms = dict(next(iter(calibrations.values()), NOT_CALIBRATED).verify)
-        most = N_DRAFT_MAX_LIMIT if context.n_rollback is None else context.n_rollback
+        most = context.longest_draft
         report.stage("context", 1.0)
         self.generator = Generator(
             context,

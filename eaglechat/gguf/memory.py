@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.wire.protocol import KvType
+from eaglechat.wire.errors import SettingsError
+from eaglechat.wire.protocol import FlashAttention, KvType
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 CONTEXT_LIMIT = 1 << 15
@@ -113,10 +114,9 @@ def kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> int:
         n_heads = _largest(header, "{arch}.attention.head_count")
         heads = [header.number("{arch}.attention.head_count_kv", n_heads)] * header.n_layers
     windowed = header.flags("{arch}.attention.sliding_window_pattern")
-    width = _head_widths(header, "")
-    width_windowed = (
-        _head_widths(header, "_swa") if header.number("{arch}.attention.key_length_swa") else width
-    )
+    width = width_windowed = sum(head_widths(header))
+    if header.number("{arch}.attention.key_length_swa"):
+        width_windowed = sum(head_widths(header, "_swa"))
     # Recurrent layers, and those that share another's keys and values, have none of their own.
     n_layers = header.n_layers - header.number("{arch}.attention.shared_kv_layers")
     interval = header.number("{arch}.full_attention_interval") or 1
@@ -131,7 +131,7 @@ def heads_kv_bytes(header: GGUFHeader, n_ctx: int, kv_type: KvType = "f16") -> i
     """The bytes of the KV cache of a file's MTP heads, each of which is one attention layer."""
     n_heads = _largest(header, "{arch}.attention.head_count_kv")
     n_heads = n_heads or _largest(header, "{arch}.attention.head_count")
-    per_cell = header.n_mtp_heads * n_heads * _head_widths(header, "")
+    per_cell = header.n_mtp_heads * n_heads * sum(head_widths(header))
     return _cache_bytes(per_cell, n_ctx, kv_type)
 
 
@@ -142,12 +142,29 @@ def _cache_bytes(per_cell: int, n_ctx: int, kv_type: KvType) -> int:
     return per_cell * cells // values * size
 
 
-def _head_widths(header: GGUFHeader, suffix: str) -> int:
-    """How many elements a key and a value of one head have together."""
-    heads = _largest(header, "{arch}.attention.head_count") or 1
-    default = header.n_embd // heads
-    key = header.number(f"{{arch}}.attention.key_length{suffix}", default)
-    return key + header.number(f"{{arch}}.attention.value_length{suffix}", default)
+def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:
+    """Raises SettingsError if a model's KV cache cannot have this type."""
+    if kv_type == "f16":
+        return
+    if flash_attention == "off":
+        raise SettingsError(
+            f"a KV cache in {kv_type} needs flash attention, which is switched off "
+            "(engine.flash_attention); switch it on, or keep the cache in f16"
+        )
+    block, _ = _BLOCK_BYTES[kv_type]
+    for width in head_widths(header):
+        if width % block:
+            raise SettingsError(
+                f"{header.path.name} has attention heads {width} wide, a KV cache in {kv_type} "
+                f"needs a multiple of {block}; keep it in f16"
+            )
+
+
+def head_widths(header: GGUFHeader, suffix: str = "") -> tuple[int, int]:
+    """How many elements the key and the value of one head have."""
+    by_default = header.n_embd // (_largest(header, "{arch}.attention.head_count") or 1)
+    key = header.number(f"{{arch}}.attention.key_length{suffix}", by_default)
+    return key, header.number(f"{{arch}}.attention.value_length{suffix}", by_default)
 
 
 def _largest(header: GGUFHeader, key: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_header, read_tensor, read_texts
+from eaglechat.gguf.memory import head_widths
 from eaglechat.gguf.preflight import (
     DRAFT_ARCHITECTURE,
     EAGLE_4,
@@ -412,9 +413,7 @@ def _no_block(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
     if not 0 <= mask < draft.n_vocab:
         what = "no mask token (tokenizer.ggml.mask_token_id), with which it would fill a block"
         yield f"{its} has {what}; convert it anew"
-    by_default = draft.n_embd // max(draft.number("dflash.attention.head_count"), 1)
-    keys = draft.number("dflash.attention.key_length", by_default)
-    values = draft.number("dflash.attention.value_length", by_default)
+    keys, values = head_widths(draft)
     if keys != values:
         widths = f"keys {keys} wide and values {values} wide"
         needs = "llama.cpp's graph of it needs the same width"

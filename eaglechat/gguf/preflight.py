@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader, printable
 from eaglechat.wire.drafters import DrafterKind
-from eaglechat.wire.errors import EngineError, SettingsError
-from eaglechat.wire.protocol import FlashAttention, KvType
+from eaglechat.wire.errors import EngineError
 
 DRAFT_ARCHITECTURE = "eagle3"
 EXTRACT_LAYERS = 3
@@ -37,8 +36,6 @@ _EXPORTS_FINAL_STATE = frozenset({"gpt-oss", "mimo2"})
 read. Most others set it to that state behind the output norm; deepseek4's is several times as
 wide."""
 
-_Q8_BLOCK = 32
-
 
 class PreflightError(EngineError):
     """A file or a pair cannot run; the message is one sentence."""
@@ -59,26 +56,6 @@ class Pairing:
     has_probability: bool = True
     """Whether it knows how probable its tokens are. Where DSpark has no head for that, llama-server
     ends over a least probability."""
-
-
-def check_kv_type(header: GGUFHeader, kv_type: KvType, flash_attention: FlashAttention) -> None:
-    """Raises SettingsError if a model's KV cache cannot have this type."""
-    if kv_type == "f16":
-        return
-    if flash_attention == "off":
-        raise SettingsError(
-            f"a KV cache in {kv_type} needs flash attention, which is switched off "
-            "(engine.flash_attention); switch it on, or keep the cache in f16"
-        )
-    key = "{arch}.attention.head_count"
-    heads = max(header.numbers(key) or [header.number(key)]) or 1
-    for part in ("key", "value"):
-        width = header.number(f"{{arch}}.attention.{part}_length", header.n_embd // heads)
-        if width % _Q8_BLOCK:
-            raise SettingsError(
-                f"{header.path.name} has attention heads {width} wide, a KV cache in q8_0 needs "
-                f"a multiple of {_Q8_BLOCK}; keep it in f16"
-            )
 
 
 def deepest_readable_layer(target: GGUFHeader) -> int:

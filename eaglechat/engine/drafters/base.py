@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.objects import Batch, Branches, Context, DraftHead, Model
+from eaglechat.engine.llama.objects import Batch, Branches, Context, DraftHead, Model, shifted
 from eaglechat.engine.llama.sampler import likeliest
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.pairing import KINDS
@@ -346,8 +346,3 @@ def decode(draft: Context, batch: Batch) -> None:
     status = draft.decode(batch)
     if status != 0:
         raise ProcessError(f"the draft failed to decode (llama.cpp status {status})")
-
-
-def shifted(position: int, start: int, end: int) -> int:
-    """Where a position is after those from `start` up to `end` have left."""
-    return min(position, max(start, position - (end - start)))

@@ -32,11 +32,10 @@ from eaglechat.engine.drafters.base import (
     Opening,
     ProcessError,
     decode,
-    shifted,
 )
 from eaglechat.engine.drafters.proposal import Drafting, Guess, Limits, Proposal
 from eaglechat.engine.llama.bindings import Floats
-from eaglechat.engine.llama.objects import TRUNK, Batch, Context
+from eaglechat.engine.llama.objects import TRUNK, Batch, Context, shifted
 from eaglechat.gguf.header import GGUFError, GGUFHeader, read_tensor
 from eaglechat.gguf.pairing import eagle_of
 from eaglechat.gguf.preflight import DRAFT_WINDOW, EXTRACT_LAYERS, NORM_OUTPUT, NORMS_FEATURES
@@ -297,7 +296,7 @@ class Eagle3Drafter(Drafter):
         row = len(self._batch) - 1
         state = self._norms.of_states(self.draft.state(row))[0].copy()
         frontier = self._children(None, row, state, limits)
-        nodes = _likeliest(frontier, limits)
+        nodes = _worth_verifying(frontier, limits)
         depth = 0
         while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
             self._batch.clear()
@@ -318,7 +317,7 @@ class Eagle3Drafter(Drafter):
                 for place, node in enumerate(going_on)
                 for child in self._children(node, place, states[place], limits)
             ]
-            nodes = _likeliest([*nodes, *frontier], limits)
+            nodes = _worth_verifying([*nodes, *frontier], limits)
             depth += 1
         places = {id(node): place for place, node in enumerate(nodes)}
         return Proposal(
@@ -364,7 +363,7 @@ class Eagle3Drafter(Drafter):
         return placed
 
 
-def _likeliest(nodes: Sequence[_Node], limits: Limits) -> list[_Node]:
+def _worth_verifying(nodes: Sequence[_Node], limits: Limits) -> list[_Node]:
     """The nodes that are worth verifying, likeliest first."""
     best = sorted(nodes, key=lambda node: -node.chance)[: limits.n_max]
     for place, node in enumerate(best):

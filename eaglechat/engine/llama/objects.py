@@ -21,6 +21,7 @@ from eaglechat.engine.llama.bindings import (
 )
 from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.protocol import FlashAttention, KvType, LeaveOut, LoadOptions
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 _KV_TYPES: dict[KvType, int] = {"f16": api.GGML_TYPE_F16, "q8_0": api.GGML_TYPE_Q8_0}
 
@@ -359,6 +360,8 @@ class Context(Owned):
         )
         """How many latest positions a recurrent state can take back; None for a KV cache, which
         can drop any position."""
+        self.longest_draft = N_DRAFT_MAX_LIMIT if self.n_rollback is None else self.n_rollback
+        """The most draft tokens that can be taken back."""
         self._extracted: frozenset[int] = frozenset()
         """The layers whose inputs are to be exported."""
         self._readable: frozenset[int] = frozenset()
@@ -519,7 +522,7 @@ class Branches:
         """Drop the positions from `start` up to `end`, and move those from `end` on to `start`."""
         self.forget(start, end)
         self._context.shift(self._trunk, start, end)
-        self._shared = [min(shared, max(start, shared - (end - start))) for shared in self._shared]
+        self._shared = [shifted(shared, start, end) for shared in self._shared]
 
     def grow(self, branches: Sequence[int], length: int) -> None:
         """Let these branches share the trunk's first `length` positions."""
@@ -544,6 +547,11 @@ class Branches:
                 self._context.forget(branch, start)
                 self._shared[branch] = start
         self._context.forget(TRUNK, end)
+
+
+def shifted(position: int, start: int, end: int) -> int:
+    """Where a position is after those from `start` up to `end` have left."""
+    return min(position, max(start, position - (end - start)))
 
 
 _PARTIAL_ONLY = 1

@@ -23,9 +23,9 @@ from eaglechat.gguf.header import (
     parse_header,
     read_header,
 )
-from eaglechat.gguf.memory import memory_need
+from eaglechat.gguf.memory import check_kv_type, memory_need
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.gguf.preflight import PreflightError, check_kv_type
+from eaglechat.gguf.preflight import PreflightError
 from eaglechat.hub.local.library import scan
 from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.local.pairs import inspect, pair_of_files
