@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.engine.llama.backend import stopped_by
+from eaglechat.engine.llama.backend import cancellable
 from eaglechat.engine.llama.objects import TRUNK, Batch, Branches, Context
 from eaglechat.engine.sequences import common_prefix, find_cut
 from eaglechat.wire.errors import Cancelled, DecodeError
 from eaglechat.wire.records import ms_since
-from eaglechat.wire.worker import whether_cancelled
 
 _NO_ROOM, _STOPPED = 1, 2
 """Statuses of llama.cpp: a decode found no free cells, or was cancelled."""
@@ -172,7 +171,7 @@ class CacheState:
         and a recurrent target is back at its last checkpoint.
         """
         self._fill_batch(tokens, outputs=False)
-        with stopped_by(self._target.pointer, whether_cancelled()):
+        with cancellable(self._target.pointer):
             self._decode()
         self.tokens.extend(tokens)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from eaglechat.engine.llama.bindings import WRAPPER_VERSION, api, device_propert
 from eaglechat.engine.llama.placement import Device
 from eaglechat.rpc import ask_all
 from eaglechat.wire.errors import RpcError
+from eaglechat.wire.worker import whether_cancelled
 
 LOG_INFO, LOG_ERRORS = 2, 4
 NO_RPC = (
@@ -58,15 +59,16 @@ def why_not_loaded() -> str:
 
 
 @contextmanager
-def stopped_by(context: int, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Decodes of a context end early, with status 2, once `cancelled` returns True. llama.cpp asks
+def cancellable(context: int) -> Iterator[None]:
+    """Decodes of a context end early, with status 2, once the request is cancelled. llama.cpp asks
     after each operation of the graph, on the CPU only."""
     global _log_muted  # noqa: PLW0603 - the log is one for the process
+    is_cancelled = whether_cancelled()
 
     def ask(_data: Any) -> bool:
         global _log_muted  # noqa: PLW0603
         # llama.cpp logs the stop as an error, which it is not.
-        _log_muted = cancelled()
+        _log_muted = is_cancelled()
         return _log_muted
 
     callback = api.ggml_abort_callback(ask)
