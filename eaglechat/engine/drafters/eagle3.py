@@ -93,17 +93,17 @@ class Norms:
 
 @dataclass(eq=False)
 class _Node:
-    """A token of a tree that is being grown."""
+    """A token of a tree that is being grown; the root is the last token of the text."""
 
     guess: Guess
-    path: tuple[float, ...]
+    path: tuple[float, ...] = ()
     """How sure the draft is of each token on the path, this one last."""
-    chance: float
+    chance: float = 1.0
     """Their product."""
-    parent: _Node | None
-    state: Floats
-    """The draft's state [n_embd] behind the parent, which it reads together with this token."""
-    branch: int | None = None
+    parent: _Node | None = None
+    state: Floats | None = None
+    """The draft's state [1, n_embd] behind the parent, which it reads together with this token."""
+    branch: int = TRUNK
     """The draft's sequence that holds this token, once it is decoded."""
 
 
@@ -291,74 +291,64 @@ class Eagle3Drafter(Drafter):
         `n_max` likeliest of all levels are the tree. A level costs one decode of the draft, as a
         step of a chain does.
         """
-        self._free = list(range(1, self._kv.most))
-        self._room = self.draft.n_ctx - n_past
-        row = len(self._batch) - 1
-        state = self._norms.of_states(self.draft.state(row))[0].copy()
-        frontier = self._children(None, row, state, limits)
-        nodes = _worth_verifying(frontier, limits)
-        depth = 0
-        while going_on := self._placed([n for n in frontier if n in nodes], nodes, n_past, limits):
-            self._batch.clear()
-            states = np.stack([node.state for node in going_on])
-            for place, node in enumerate(going_on):
-                assert node.branch is not None
-                self._batch.add_tokens(
-                    [node.guess.id],
-                    n_past + depth,
-                    node.branch,
-                    output=True,
-                    states=states[place : place + 1],
-                )
-            decode(self.draft, self._batch)
-            states = self._norms.of_states(self.draft.states(len(going_on))).copy()
+        level, nodes = [_Node(Guess(LAST_TOKEN, 1.0, 1.0))], list[_Node]()
+        # More tokens are decoded than end up in the tree, so the context may run out first.
+        free, room = list(range(1, self._kv.most)), self.draft.n_ctx - n_past
+        row, position = len(self._batch) - 1, n_past
+        while True:
+            rows = range(row, row + len(level))
+            states = self._norms.of_states(np.concatenate([self.draft.state(one) for one in rows]))
             frontier = [
-                child
-                for place, node in enumerate(going_on)
-                for child in self._children(node, place, states[place], limits)
+                _Node(
+                    guess,
+                    (*node.path, guess.sureness),
+                    node.chance * guess.sureness,
+                    node,
+                    states[place : place + 1],
+                )
+                for place, node in enumerate(level)
+                for guess in self._guesses(row + place, limits, len(node.path))[: limits.n_max]
+                if guess.sureness >= limits.p_min and guess.sureness > 0.0
             ]
             nodes = _worth_verifying([*nodes, *frontier], limits)
-            depth += 1
+            # What is no likelier than the last of a full tree has no children in it.
+            least = nodes[-1].chance if len(nodes) >= limits.n_max else 0.0
+            likely = [node for node in frontier if node in nodes and node.chance > least]
+            level = self._placed(likely, free, room, n_past)
+            if not level:
+                break
+            room -= len(level)
+            self._batch.clear()
+            for node in level:
+                self._batch.add_tokens(
+                    [node.guess.id], position, node.branch, output=True, states=node.state
+                )
+            decode(self.draft, self._batch)
+            row, position = 0, position + 1
         places = {id(node): place for place, node in enumerate(nodes)}
-        return Proposal(
-            [node.guess for node in nodes],
-            [LAST_TOKEN if node.parent is None else places[id(node.parent)] for node in nodes],
-            self.name,
-        )
+        parents = [places.get(id(node.parent), LAST_TOKEN) for node in nodes]
+        return Proposal([node.guess for node in nodes], parents, self.name)
 
-    def _children(self, node: _Node | None, row: int, state: Floats, limits: Limits) -> list[_Node]:
-        path, chance = (node.path, node.chance) if node else ((), 1.0)
-        some = limits.guesses(self._likeliest.top_k(self.draft.logits(row), row), len(path))
-        return [
-            _Node(guess, (*path, guess.sureness), chance * guess.sureness, node, state)
-            for guess in some[: limits.n_max]
-            if guess.sureness >= limits.p_min and guess.sureness > 0.0
-        ]
+    def _guesses(self, row: int, limits: Limits, n_before: int) -> list[Guess]:
+        return limits.guesses(self._likeliest.top_k(self.draft.logits(row), row), n_before)
 
     def _placed(
-        self, frontier: Sequence[_Node], nodes: Sequence[_Node], n_past: int, limits: Limits
+        self, nodes: Sequence[_Node], free: list[int], room: int, n_past: int
     ) -> list[_Node]:
-        """The tokens of the frontier whose children may be among the likeliest. Each gets a
-        sequence: a parent's first child that of its parent, the others a free one."""
-        least = nodes[-1].chance if len(nodes) >= limits.n_max else 0.0
+        """As many of the nodes as there are sequences for: a parent's first child has that of its
+        parent, the others a free one."""
         taken: set[int] = set()
-        placed = []
-        for node in frontier:
-            if node.chance <= least or self._room == 0:
+        placed = list[_Node]()
+        for node in nodes:
+            assert node.parent is not None
+            parent = node.branch = node.parent.branch
+            if len(placed) == room or (parent in taken and not free):
                 continue
-            parent = TRUNK if node.parent is None else node.parent.branch
-            assert parent is not None
-            if parent not in taken:
-                node.branch = parent
-            elif self._free:
-                node.branch = self._free.pop(0)
+            if parent in taken:
+                node.branch = free.pop(0)
                 self._kv.grow([node.branch], n_past)
                 self._kv.fork(parent, node.branch, n_past, n_past + len(node.path) - 1)
-            else:
-                continue
             taken.add(parent)
-            # More tokens are decoded than end up in the tree, so the context may run out first.
-            self._room -= 1
             placed.append(node)
         return placed
 
