@@ -43,6 +43,7 @@ class ChatRecorder:
         opened for this program alone; if another program has it open, a copy is."""
         self._store, self._not_saved, self.chat = store, not_saved, chat
         self._db: sqlite3.Connection | None = None
+        self._inode: int | None = None
         self._owner = uuid.uuid4().hex
         self._lock: FileLock | None = None
         self._has_removed = False
@@ -181,8 +182,12 @@ class ChatRecorder:
         return self._owner
 
     def _connection(self) -> sqlite3.Connection:
+        if self._store.inode() != self._inode:
+            # The file was deleted: what is written to an open one would be lost with it.
+            self._close()
         if self._db is None:
             self._db = self._store.connect()
+            self._inode = self._store.inode()
         return self._db
 
     def _close(self) -> None:

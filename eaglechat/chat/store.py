@@ -355,6 +355,12 @@ class ChatStore:
             self._mend(error)
         return self._connected()
 
+    def inode(self) -> int | None:
+        """Which file it is; None if there is none."""
+        with suppress(FileNotFoundError):
+            return self.file.stat().st_ino
+        return None
+
     def _connected(self) -> sqlite3.Connection:
         db = sqlite3.connect(
             self.file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False

@@ -635,6 +635,24 @@ def test_a_chat_that_is_open_while_the_file_breaks_is_written_whole_to_the_next_
     assert len([*tmp_path.glob("chats.damaged-*")]) >= 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted")
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_chat_that_is_open_while_the_file_is_deleted_is_written_whole_to_the_next_one(
+    store: ChatStore, tmp_path: Path, is_replaced: bool
+) -> None:
+    chat = Headless(tmp_path)
+    chat.ask("first")
+    for file in tmp_path.glob("chats.sqlite3*"):
+        if not file.name.endswith(".lock"):
+            file.unlink()
+    if is_replaced:
+        left_chat(tmp_path, "another")
+    chat.ask("second")
+    assert story(store.read(chat.session.chat.name).turns) == story(chat.session.turns)
+    chat.session.leave("typed")
+    assert titles(store) == ["first", "another"][: 1 + is_replaced]
+
+
 def test_turns_that_do_not_fit_the_tree_cost_no_others(store: ChatStore) -> None:
     name = write_chat(store, "why?", "so", "and?", "thus")
     with store.opened() as db:
