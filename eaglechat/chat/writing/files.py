@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from eaglechat.chat.recording import TurnPart
@@ -18,10 +17,8 @@ from eaglechat.hub.units import format_bytes
 
 AT = "@"
 MOST_BYTES = 2**20
-MOST_LISTED = 5000
+MOST_LISTED = 20_000
 """Entries of a directory that are read."""
-_LEFT_OUT = {"__pycache__", "node_modules"}
-_GIT_WAIT_S = 2.0
 _TYPED = re.compile(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<plain>[^\s"]*))$')
 
 
@@ -40,12 +37,10 @@ class TypedPath:
 
 @dataclass(frozen=True)
 class Listed:
-    """An entry of a directory; `size` is in bytes, None for a directory. An entry that git ignores
-    is offered only if no other fits."""
+    """An entry of a directory; `size` is in bytes, None for a directory."""
 
     name: str
     size: int | None
-    is_ignored: bool = False
 
 
 def typed_path(before: str) -> TypedPath | None:
@@ -67,57 +62,25 @@ def list_directory(directory: str, base: Path) -> tuple[Listed, ...]:
     """The entries of a directory, which is relative to `base` or absolute; none if it cannot be
     read. May take seconds."""
     sizes: dict[str, int | None] = {}
-    # A loop of links is a RuntimeError up to Python 3.12, and so is the home of an unknown user.
-    with suppress(OSError, RuntimeError, ValueError):
-        place = _place(directory or ".", base)
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if len(sizes) == MOST_LISTED:
-                    break
-                with suppress(OSError):
-                    if entry.is_dir():
-                        sizes[entry.name] = None
-                    elif entry.is_file():
-                        sizes[entry.name] = entry.stat().st_size
-        ignored = _ignored(place, sizes) | _LEFT_OUT
-        names = sorted(sizes, key=str.casefold)
-        return tuple(Listed(name, sizes[name], name in ignored) for name in names)
-    return ()
-
-
-def _ignored(directory: Path, names: Iterable[str]) -> set[str]:
-    """Which of these names in a directory git ignores; none outside a work tree or without git."""
-    git = shutil.which("git")
-    # On Windows a git.exe in the working directory comes first, which may be anybody's.
-    if git is None or not Path(git).is_absolute():
-        return set()
-    # "./" because git takes a name that begins with ":" as a pattern.
-    asked = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
-    command = [git, "-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin"]
-    try:
-        said = subprocess.run(
-            command,
-            cwd=directory,
-            input=asked,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_GIT_WAIT_S,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return set()
-    return {os.fsdecode(name[2:]) for name in said.split(b"\0") if name}
+    # The home of an unknown user is a RuntimeError.
+    with suppress(OSError, RuntimeError, ValueError), os.scandir(_place(directory, base)) as found:
+        for entry in islice(found, MOST_LISTED):
+            with suppress(OSError, RuntimeError):  # so is a loop of links, up to Python 3.12
+                if entry.is_dir():
+                    sizes[entry.name] = None
+                elif entry.is_file():
+                    sizes[entry.name] = entry.stat().st_size
+    return tuple(Listed(name, sizes[name]) for name in sorted(sizes, key=str.casefold))
 
 
 def fitting(listed: Sequence[Listed], name: str) -> list[Listed]:
     """The entries whose name begins with `name`, then those that contain it. Hidden ones only if
-    `name` begins with a dot, ignored ones only if no other fits."""
+    `name` begins with a dot."""
     wanted = name.casefold()
     seen = [one for one in listed if name.startswith(".") or not one.name.startswith(".")]
     begin = [one for one in seen if one.name.casefold().startswith(wanted)]
     inside = [one for one in seen if wanted in one.name.casefold()[1:]] if len(wanted) > 1 else []
-    found = [*dict.fromkeys((*begin, *inside))]
-    return [one for one in found if not one.is_ignored] or found
+    return [*dict.fromkeys((*begin, *inside))]
 
 
 def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
