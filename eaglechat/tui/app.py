@@ -128,6 +128,7 @@ class EagleApp(App[None]):
             desk=desk,
             doors=self,
             models_changed=Signal(self, "models"),
+            chats_changed=Signal(self, "chats"),
             open_chats=lambda: self._open_chats(chats_file),
             typed_ahead=[],
             away=Away(
@@ -215,7 +216,6 @@ class EagleApp(App[None]):
                 severity="warning",
                 timeout=20,
             )
-        self.call_after_refresh(self._take_over_older_chats)
         if self._start is not None:
             self.open_chat(self._start)
 
@@ -223,9 +223,6 @@ class EagleApp(App[None]):
         from eaglechat.chat.store import ChatStore
 
         return ChatStore(file, self._say_of_chats)
-
-    def _take_over_older_chats(self) -> None:
-        self.services.older_chats.start()
 
     def _say_of_chats(self, sentence: str) -> None:
         with suppress(RuntimeError):  # the app ended meanwhile

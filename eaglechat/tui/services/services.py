@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,38 +26,6 @@ from eaglechat.wire.protocol import Auto
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatStore
-
-
-class OlderChats:
-    """Takes over the chats of earlier versions in a thread, which ends with the app."""
-
-    def __init__(self, store: ChatStore) -> None:
-        self._store = store
-        self._is_over = threading.Event()
-
-    def start(self) -> None:
-        threading.Thread(target=self._take_over, name="older chats", daemon=True).start()
-
-    @property
-    def are_taken_over(self) -> bool:
-        return self._is_over.is_set()
-
-    def wait(self) -> None:
-        """Until all are taken over."""
-        self._is_over.wait()
-
-    def _take_over(self) -> None:
-        # Only the first start after an update has chats to take over.
-        from eaglechat.chat.older import take_over  # noqa: PLC0415
-
-        try:
-            for _progress in take_over(self._store):
-                pass
-            self._store.empty_trash()
-        except OSError as error:
-            self._store.say(f"Chats cannot be kept in {self._store.file}: {error}.")
-        finally:
-            self._is_over.set()
 
 
 class Doors(Protocol):
@@ -90,6 +57,8 @@ class Services:
     doors: Doors
     models_changed: Signal[None]
     """Published when models were installed or deleted."""
+    chats_changed: Signal[None]
+    """Published when those of earlier versions were taken over."""
     open_chats: Callable[[], ChatStore]
     typed_ahead: list[TurnPart]
     """What was typed for a chat that is not there: the next prompt begins with it."""
@@ -98,10 +67,6 @@ class Services:
     @cached_property
     def chats(self) -> ChatStore:
         return self.open_chats()
-
-    @cached_property
-    def older_chats(self) -> OlderChats:
-        return OlderChats(self.chats)
 
     def as_chosen(self, pair: Pair) -> Pair:
         """The pair with the draft length that a chat begins with, if it is not the settings'."""

@@ -91,6 +91,7 @@ class MenuScreen(EagleScreen[None]):
 
     def on_mount(self) -> None:
         self._services.models_changed.subscribe(self, self._models_changed)
+        self._services.chats_changed.subscribe(self, lambda _: self._read_chats())
         self._list_anew()
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
@@ -99,6 +100,7 @@ class MenuScreen(EagleScreen[None]):
         # The first rows are painted before anything else is read.
         self.call_after_refresh(self._services.engine.warm)
         self.call_after_refresh(self._find_models)
+        self.call_after_refresh(self._tidy_chats)
 
     def on_unmount(self) -> None:
         self._unwatch()
@@ -317,14 +319,25 @@ class MenuScreen(EagleScreen[None]):
         self._draw(lambda offer: offer.pair and offer.pair.to_load == key)
 
     def _read_chats(self) -> None:
-        chats, older = self._services.chats, self._services.older_chats
+        chats = self._services.chats
+        self.in_background(lambda: chats.latest(CHATS), self._take_chats)
 
-        def read() -> list[ChatSummary]:
-            self.later(self._take_chats, chats.latest(CHATS))
-            older.wait()
-            return chats.latest(CHATS)
+    def _tidy_chats(self) -> None:
+        """Take over the chats of earlier versions, and empty the trash."""
+        store = self._services.chats
 
-        self.in_background(read, self._take_chats)
+        def tidy() -> None:
+            # Only the first start after an update has chats to take over.
+            from eaglechat.chat.older import take_over
+
+            if [*take_over(store)]:
+                self.later(self._services.chats_changed.publish, None)
+            store.empty_trash()
+
+        def fail(error: Exception) -> None:
+            store.say(f"Chats cannot be kept in {store.file}: {error}.")
+
+        self.in_background(tidy, fails=fail)
 
     def _take_chats(self, chats: list[ChatSummary]) -> None:
         if chats != self._chats:

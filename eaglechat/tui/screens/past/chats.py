@@ -43,7 +43,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         """`open_chat` is the one on the screen below; the filter begins with `words`."""
         super().__init__()
         self._typed_before = words
-        self._store, self._older = services.chats, services.older_chats
+        self._store, self._changed = services.chats, services.chats_changed
         self._open_chat, self._typed_ahead = open_chat, services.typed_ahead
         self._chats: list[ChatSummary] | None = None
         self._found: list[Hit] = []
@@ -55,8 +55,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
     def on_mount(self) -> None:
         self.words.value = self._typed_before
         self._list()
-        if not self._older.are_taken_over:
-            self.in_background(self._older.wait, lambda _: self._say_changed(""))
+        self._changed.subscribe(self, lambda _: self._say_changed(""))
 
     # In the background
 
@@ -157,8 +156,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
             counts = [f"{said} by title"] if titled else []
             counts += [wording.plural(passages, "passage")] if passages else []
             said = ", ".join(counts) or "Nothing found"
-        is_all = self._older.are_taken_over
-        return said if is_all else f"{said}; those of an earlier version are being taken over"
+        return said
 
     @property
     def _chat(self) -> ChatSummary | None:
