@@ -17,9 +17,9 @@ from textual.app import App
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
-from eaglechat.settings.description import SettingDoc, WrongValueError, describe, parse, written
+from eaglechat.settings.description import SettingDoc, describe, written
 from eaglechat.tui.commands.keys import Active, active_commands, name_of
-from eaglechat.tui.commands.table import COMMANDS, Command, Group, Scope
+from eaglechat.tui.commands.table import COMMANDS, Group, Scope
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.words.wording import GLOSSARY
@@ -113,11 +113,7 @@ def found(app: App[Any], screen: Screen[Any], query: str) -> list[Entry]:
     held = _held(screen)
     glossary = starmap(Entry, GLOSSARY)
     entries = (*_commands(app, held), *_settings(app), *_elsewhere(held), *glossary)
-    # A value that is typed may also be one of those that are listed.
-    by_name: dict[str, Entry] = {}
-    for entry in (*_with_typed_value(app, held, query), *ranked(entries, query)):
-        by_name.setdefault(entry.name, entry)
-    return [*by_name.values()]
+    return ranked(entries, query)
 
 
 def _held(screen: Screen[Any]) -> list[Active]:
@@ -192,36 +188,6 @@ def _setting(app: App[Any], doc: SettingDoc, value: Any) -> Entry:
         "as now" if value == current else "setting",
         partial(services.settings.change, doc.table, doc.key, value),
     )
-
-
-def _with_typed_value(app: App[Any], held: Sequence[Active], query: str) -> Iterator[Entry]:
-    """The commands and settings whose value is typed behind their name: `temp 0.8`."""
-    *name, typed = query.replace(":", " ").split() or [""]
-    if not name:
-        return
-    for active in held:
-        command, argument = active.command, active.command.argument
-        if argument is None or argument.setting is None or not _is_called(command, name):
-            continue
-        try:
-            value = argument.parse(typed)
-        except ValueError:
-            yield Entry(f"{command.title} takes {argument.accepted_values}", command.help)
-        else:
-            shown = f"{command.title}: {value}"
-            yield Entry(shown, command.help, run=_run_of(app, active, value))
-    for doc in describe():
-        if " ".join(name) in (doc.key, doc.name) and not doc.choices and doc.kind is not bool:
-            try:
-                value = parse(doc, typed)
-            except WrongValueError:
-                continue
-            yield _setting(app, doc, value)
-
-
-def _is_called(command: Command, name: Sequence[str]) -> bool:
-    called = (command.title, command.slash_name or "")
-    return any(one.startswith("_".join(name).casefold()) for one in called)
 
 
 def ranked(entries: Iterable[Entry], query: str) -> list[Entry]:
