@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
 from eaglechat.gguf.memory import MemoryNeed
 from eaglechat.hub.references import ModelFiles
 from eaglechat.hub.units import format_bytes
@@ -74,16 +72,6 @@ def need_by_size(size: int) -> MemoryNeed:
     """A guess for weights of `size` bytes without their header, which would say how large the KV
     cache is: an eighth more."""
     return MemoryNeed(size, 0, 0, 0, size // 8)
-
-
-def machine_of(memory: Memory, lent: int) -> Memory:
-    """The memory that an engine reports, plus `lent` bytes of other machines' GPUs.
-
-    llama.cpp does not use a GPU that shares the RAM beside those.
-    """
-    if not lent:
-        return memory
-    return msgspec.structs.replace(memory, gpu=_own_gpu(memory) + lent, unified=False)
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ class EagleApp(App[None]):
         self.services = Services(
             engine=EngineService(
                 engine,
-                lambda: not settings_service.current.engine.command,
+                lambda: settings_service.current.engine,
                 ask_for_tick=self._ask_for_tick,
             ),
             settings=settings_service,

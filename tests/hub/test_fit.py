@@ -20,7 +20,6 @@ from eaglechat.hub.fit import (
     best,
     free,
     judge,
-    machine_of,
     need_by_size,
 )
 from eaglechat.hub.references import ModelFiles
@@ -134,16 +133,6 @@ def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
         memory(1 << 50, need, gpu=1 << 50, unified=True),
     ):
         assert default_context(target, None, free(machine)) == 8192
-
-
-def test_what_others_lend_counts_as_a_gpus_memory() -> None:
-    own = Memory(ram=16, ram_available=8, gpu=4)
-    assert machine_of(own, 0) == own
-    assert machine_of(own, 6) == memory(16, 8, 10)
-    # A GPU that shares the RAM is not used beside those.
-    shared = Memory(ram=16, ram_available=8, gpu=16, unified=True)
-    assert machine_of(shared, 0) == shared
-    assert machine_of(shared, 6) == memory(16, 8, 6)
 
 
 NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 
-from eaglechat.hub.fit import Machine, machine_of
+from eaglechat.hub.fit import Machine
 from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Watcher, wrong_version
 from eaglechat.machine import memory
-from eaglechat.rpc import RpcServer, ask_all
-from eaglechat.settings.model import ServerSettings
+from eaglechat.settings.model import EngineSettings, ServerSettings
 from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,
@@ -34,16 +33,16 @@ class EngineService:
     def __init__(
         self,
         link: Link,
-        is_here: Callable[[], bool],
+        settings: Callable[[], EngineSettings],
         connect: Callable[[ServerSettings], Link] | None = None,
         ask_for_tick: Callable[[], object] = lambda: None,
     ) -> None:
-        """`is_here` says whether the engine of the settings runs on this machine; `connect` makes
-        the link to a server. `ask_for_tick` is called in any thread when answers have come, and
-        then not again before `tick`, which it has to call soon in the app's thread."""
+        """`connect` makes the link to a server. `ask_for_tick` is called in any thread when answers
+        have come, and then not again before `tick`, which it has to call soon in the app's
+        thread."""
         self._own = self._link = link
         self._server: ServerSettings | None = None
-        self._is_here = is_here
+        self._settings = settings
         self._connect = connect or _server_link
         self._watchers: dict[Watcher, None] = {}
         self._pace = FramePace()
@@ -52,8 +51,6 @@ class EngineService:
         """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._latest: object = None
         """The last Load or Unload. Ids would not do: each link counts its own."""
-        self.lent = 0
-        """Bytes free on the RPC servers of the settings, as last reported."""
         self._follow(link)
 
     def _follow(self, link: Link) -> None:
@@ -98,33 +95,29 @@ class EngineService:
 
         Errors are ignored: they come again when it is needed.
         """
-        if self._is_here() and self._link is self._own:
+        if self._is_here and self._link is self._own:
             with suppress(EngineStartError):
                 self.start()
 
     @property
     def machine(self) -> Machine:
         """The memory of the engine's machine; until it has reported, the RAM of this machine if the
-        engine runs here."""
+        engine runs here. None if it is not known, as with that of RPC servers."""
+        if self._settings().rpc_servers:
+            return None
         hello = self._own.hello
         if hello is not None and hello.memory is not None:
-            return machine_of(hello.memory, self.lent)
-        return machine_of(self._ram, self.lent) if self._is_here() else None
+            return hello.memory
+        return self._ram if self._is_here else None
+
+    @property
+    def _is_here(self) -> bool:
+        return not self._settings().command
 
     @cached_property
     def _ram(self) -> Memory:
         """Read once, as the menu asks for each of its rows."""
         return memory()
-
-    def ask_lent(self, rpc_servers: Sequence[str]) -> Callable[[], int] | None:
-        """A function, for a thread, that asks these servers for their free bytes and adds them up.
-
-        None if they cannot be asked: RPC servers answer one client at a time, and an engine with
-        loaded models is one.
-        """
-        if self.loaded is not None or not self._is_here() or not (rpc_servers or self.lent):
-            return None
-        return lambda: sum(one.free for one in ask_all(rpc_servers) if isinstance(one, RpcServer))
 
     def log_tail(self) -> tuple[str, ...]:
         return self._link.log_tail()

@@ -18,13 +18,11 @@ from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.menu import screen as menu
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests.ggufs import write_target
 from tests.one_of_each import write_one_of_each
 from tests.tui.driving import WIDE, Driver
-from tests.tui.screens.test_hub_screens import a_plan
 from tests.tui.scripted_desk import ScriptedDesk, entry
 from tests.tui.textual_private import Gate
 
@@ -133,27 +131,6 @@ async def test_the_last_chats_are_resumed_from_the_menu(drive: Drive) -> None:
         await user.press("home", "down", "down", "enter")
         await user.on(ChatScreen)
         assert user.messages[0].content == "Why is the sky blue?"
-
-
-async def test_the_hub_is_asked_for_the_sizes_of_the_highlighted_pair(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(menu, "LOOKED_AT_S", 0.01)
-    desk = ScriptedDesk()
-    for name in ("other", "small"):
-        desk.offer(entry(name))
-    desk.plans["small"] = a_plan("small", gated=("org/small-GGUF",))
-    async with drive(size=(120, 40), desk=desk) as user:
-        await user.sees_row("small", "a draft")
-        await user.press("end", "up")
-        await user.sees_row("small", "3.0 GB", "fits", "gated")
-        # Where it does not answer, it is asked again later.
-        await user.press("up")
-        await user.sees_row("other", "a draft")
-        assert "GB" not in user.row("other")
-        desk.plans["other"] = a_plan("other")
-        await user.press("down", "up")
-        await user.sees_row("other", "3.0 GB", "fits")
 
 
 async def test_keys_move_to_the_ends_of_the_list_past_its_headings(drive: Drive) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.settings.model import EngineSettings, ServerSettings, Settings
+from eaglechat.settings.model import ServerSettings, Settings
 from eaglechat.tui.screens.menu.servers import ask, pairs_of, served
 from tests.chat.headless import saved_chats
 from tests.links.http.fault_server import FaultServer, Handler, fault_server
-from tests.rpc.fake_server import GIB, nobody, serving
 from tests.tui.driving import Driver
 
 Drive = Callable[..., Driver]
@@ -107,17 +106,6 @@ async def test_the_counts_of_a_whole_reply_are_shown_at_its_end(
         await user.sees(shown)
         await user.command("chat.view", "chat.view")
         await user.sees("origins not reported by this server")
-
-
-async def test_the_menu_counts_the_memory_that_rpc_servers_lend(drive: Drive) -> None:
-    gone = nobody()
-    with serving([(6 * GIB, 8 * GIB)]) as one, serving([(2 * GIB, 2 * GIB)]) as two:
-        engine = EngineSettings(rpc_servers=(one, gone, two))
-        async with drive(settings=Settings(engine=engine), size=(120, 50)) as user:
-            engines = user.app.services.engine
-            # Beside the 8.0 GB that the engine has itself.
-            wanted = 8_000_000_000 + 8 * GIB
-            await user.until(lambda: engines.machine.gpu == wanted, "what they lend")
 
 
 async def test_a_server_that_is_away_can_be_tried_again(drive: Drive, server: FaultServer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.settings.model import ServerSettings
+from eaglechat.settings.model import EngineSettings, ServerSettings
 from eaglechat.tui.services import engine as frames
 from eaglechat.tui.services.engine import EngineService
 from eaglechat.wire.protocol import Load, Unload
@@ -16,7 +16,7 @@ from tests.tui.scripted import ScriptedEngine
 def test_a_load_that_a_server_overtook_is_not_what_is_loaded() -> None:
     own, server = ScriptedEngine(), ScriptedEngine()
     own.hold_load = server.hold_load = True
-    service = EngineService(own, lambda: True, lambda _settings: server)
+    service = EngineService(own, EngineSettings, lambda _settings: server)
     service.start()
     service.request(Load(target="/own.gguf"), lambda _event: None)
     own.pump()
@@ -35,6 +35,22 @@ def test_a_load_that_a_server_overtook_is_not_what_is_loaded() -> None:
     assert service.loaded.target.path == "/served.gguf"
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_known"),
+    [
+        (EngineSettings(), True),
+        (EngineSettings(command=("ssh", "gpu1")), False),
+        (EngineSettings(rpc_servers=("gpu1:50052",)), False),
+    ],
+    ids=["here", "elsewhere", "spread"],
+)
+def test_the_memory_of_other_machines_is_not_taken_for_this_one_s(
+    settings: EngineSettings, is_known: bool
+) -> None:
+    service = EngineService(ScriptedEngine(), lambda: settings)
+    assert (service.machine is not None) is is_known
+
+
 def test_a_frame_is_asked_for_once_when_there_is_news_and_never_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -42,7 +58,7 @@ def test_a_frame_is_asked_for_once_when_there_is_news_and_never_without(
     monkeypatch.setattr(frames, "MOST_PER_SECOND", 1e9)
     own, server = ScriptedEngine(), ScriptedEngine()
     asked: list[None] = []
-    service = EngineService(own, lambda: True, lambda _: server, lambda: asked.append(None))
+    service = EngineService(own, EngineSettings, lambda _: server, lambda: asked.append(None))
 
     def told() -> bool:
         """Whether a frame was asked for since the last one, which is drawn if so."""
@@ -85,7 +101,7 @@ def test_a_frame_is_asked_for_once_when_there_is_news_and_never_without(
 def test_a_frame_that_is_not_due_yet_keeps_what_came_for_the_next() -> None:
     own = ScriptedEngine()
     asked: list[None] = []
-    service = EngineService(own, lambda: True, ask_for_tick=lambda: asked.append(None))
+    service = EngineService(own, EngineSettings, ask_for_tick=lambda: asked.append(None))
     news: list[object] = []
     service.watch(news.append)
     service.start()

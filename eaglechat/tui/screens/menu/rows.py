@@ -27,11 +27,7 @@ from eaglechat.words import drafting, wording
 
 if TYPE_CHECKING:
     from eaglechat.chat.store import ChatSummary
-    from eaglechat.hub.downloads.install import Facts, Plan
     from eaglechat.hub.downloads.queue import Install
-
-    OnHub = tuple[Plan, Facts | None]
-    """What the Hub says of a pair; None if its headers cannot be read."""
 
 MODELS_HERE = 40
 """Rows of models that other programs have, at most. Typing finds the rest."""
@@ -66,7 +62,6 @@ class Known:
     machine: Callable[[], Machine]
     settings: EngineSettings
     status: InspectedPair | None = None
-    on_hub: OnHub | None = None
     moving: Install | None = None
     news: ServerNews | None = None
     """The last answer of the server that has it."""
@@ -86,8 +81,6 @@ class Known:
         entry = self.offer.entry
         if self.status is not None and self.status.target is not None:
             return self.status.drafters
-        if self.on_hub is not None and (facts := self.on_hub[1]) is not None:
-            return facts.drafters
         if entry is None:
             return None
         kind = entry.drafter or ("eagle3" if entry.draft.checkpoint else None)
@@ -95,8 +88,8 @@ class Known:
 
     @property
     def _need(self) -> MemoryNeed | None:
-        """The memory that the pair needs, by its headers, here or on the Hub, else by its size;
-        None if neither is known."""
+        """The memory that the pair needs, by its headers, else by its size; None if neither is
+        known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
             types = self.settings.kv_type, self.settings.draft_kv_type
@@ -104,8 +97,6 @@ class Known:
                 *models, fit.free(self.machine()), *types
             )
             return memory_need(*models, n_ctx, *types)
-        if self.on_hub is not None and (facts := self.on_hub[1]) is not None:
-            return facts.memory
         return fit.need_by_size(self.seen_bytes) if self.seen_bytes else None
 
     @cached_property
@@ -322,8 +313,6 @@ def _size(known: Known) -> str:
         return f"{format_bytes(size)} " if size else ""
     if known.moving is not None:
         return f"{format_bytes(known.moving.bytes_total)} "
-    if known.on_hub is not None:
-        return f"{format_bytes(known.on_hub[0].bytes_total)} "
     entry, seen = known.offer.entry, known.seen_bytes
     if entry is None or seen is None:
         return ""
@@ -361,5 +350,4 @@ def _note(known: Known) -> str:
         return ""
     if known.offer.bytes_here:
         return f"{format_bytes(known.offer.bytes_here)} here"
-    is_gated = known.on_hub is not None and known.on_hub[0].gated
-    return "gated" if is_gated else "to convert" if entry.draft.checkpoint else ""
+    return "to convert" if entry.draft.checkpoint else ""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -44,13 +43,10 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.queue import Install
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.settings.config_file import Problem
-    from eaglechat.tui.screens.menu.rows import OnHub
 
 CHATS = 3
 """Of the last ones that can be resumed."""
 SERVERS_EVERY_S = 20.0
-LOOKED_AT_S = 0.5
-"""The Hub is asked for a pair that is highlighted for so long."""
 _NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
 _NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
@@ -74,9 +70,6 @@ class MenuScreen(EagleScreen[None]):
         self._news: dict[str, ServerNews] = {}
         """The last answer of each server, by its name."""
         self._being_asked: set[str] = set()
-        self._on_hub: dict[str, OnHub | None] = {}
-        """What the Hub says of pairs by their names; None while it is asked."""
-        self._look: Timer | None = None
         self._places: list[files.Place] | None = None
         """What completes a typed path; None while none is typed."""
 
@@ -207,27 +200,6 @@ class MenuScreen(EagleScreen[None]):
         if options.highlighted is not None and options.highlighted <= 1:
             # With the heading above it.
             options.scroll_home(animate=False)
-        if self._look is not None:
-            self._look.stop()
-        self._look = self.set_timer(LOOKED_AT_S, self._ask_hub)
-
-    def _ask_hub(self) -> None:
-        """Ask for the sizes of the highlighted pair. Why they do not come, its plan says."""
-        offer, desk = self._highlighted_offer(), self._services.desk
-        if offer is None or offer.pair or offer.entry is None or offer.name in self._on_hub:
-            return
-        entry, n_ctx = offer.entry, self._services.settings.current.engine.n_ctx
-
-        def ask() -> OnHub:
-            plan = desk.plan(entry, n_ctx)
-            return plan, desk.facts(plan, n_ctx)
-
-        def take(found: OnHub) -> None:
-            self._on_hub[entry.name] = found
-            self._draw(lambda offer: offer.name == entry.name)
-
-        self._on_hub[entry.name] = None
-        self.in_background(ask, take, lambda _error: self._on_hub.pop(entry.name))
 
     @property
     def _looked_at(self) -> str | None:
@@ -248,7 +220,6 @@ class MenuScreen(EagleScreen[None]):
             machine=lambda: self._services.engine.machine,
             settings=settings,
             status=self._statuses.get(pair.to_load) if pair else None,
-            on_hub=self._on_hub.get(offer.name),
             moving=self._moving.get(offer.name),
             news=self._news.get(pair.server.name) if pair and pair.server else None,
             gain=self._services.gain(pair) if pair and self._catalogue is not None else None,
@@ -347,26 +318,17 @@ class MenuScreen(EagleScreen[None]):
     # Servers
 
     def _ask_servers(self) -> None:
-        """Ask each server in a thread of its own, unless it has not answered yet; and the RPC
-        servers."""
+        """Ask each server in a thread of its own, unless it has not answered yet."""
         if not self.is_current:
             return
         for server in self._services.settings.current.server:
             if server.name not in self._being_asked:
                 self._being_asked.add(server.name)
                 self.in_background(partial(ask, server), self._take_news)
-        rpc_servers = self._services.settings.current.engine.rpc_servers
-        if ask_lent := self._services.engine.ask_lent(rpc_servers):
-            self.in_background(ask_lent, self._take_lent)
 
     def _take_news(self, news: ServerNews) -> None:
         self._being_asked.discard(news.server.name)
         self._news[news.server.name] = news
-        self._list_anew()
-
-    def _take_lent(self, free_bytes: int) -> None:
-        """What the RPC servers have free together."""
-        self._services.engine.lent = free_bytes
         self._list_anew()
 
     # What the keys do
