@@ -225,10 +225,8 @@ class ChatRecorder:
         )
         (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
         ids = {turn.id for turn in self.chat.turns}
-        there = db.execute("SELECT id FROM turn WHERE chat = ?", (key,)).fetchall()
-        for id in {id for (id,) in there} - ids:
-            self._has_removed = True
-            db.execute("DELETE FROM turn WHERE chat = ? AND id = ?", (key, id))
+        others = "DELETE FROM turn WHERE chat = ? AND id NOT IN (SELECT value FROM json_each(?))"
+        self._has_removed |= db.execute(others, (key, _json([*ids]))).rowcount > 0
         for turn in self.chat.turns:
             if turn.id not in whole:
                 self._write_turn(db, key, turn)

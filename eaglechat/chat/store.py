@@ -8,7 +8,6 @@ out of the index of words with the next `purge`.
 from __future__ import annotations
 
 import datetime
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +42,8 @@ _PRAGMAS = (
     "temp_store = MEMORY", "trusted_schema = ON",
 )  # fmt: skip
 _SCHEMA = f"""
-CREATE TABLE chat (
+-- Another program may make the same tables at the same time.
+CREATE TABLE IF NOT EXISTS chat (
     key INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     header TEXT NOT NULL,           -- ChatHeader
@@ -60,7 +60,7 @@ CREATE TABLE chat (
     owner TEXT NOT NULL,            -- whose lock file says whether the chat is open
     revision INTEGER NOT NULL
 );
-CREATE TABLE turn (
+CREATE TABLE IF NOT EXISTS turn (
     key INTEGER PRIMARY KEY,
     chat INTEGER NOT NULL REFERENCES chat ON DELETE CASCADE,
     id INTEGER NOT NULL,
@@ -71,23 +71,24 @@ CREATE TABLE turn (
     thought TEXT NOT NULL,
     UNIQUE (chat, id)
 );
-CREATE TABLE rounds (
+CREATE TABLE IF NOT EXISTS rounds (
     turn INTEGER NOT NULL REFERENCES turn ON DELETE CASCADE,
     place INTEGER NOT NULL,          -- of a piece among those of a reply
     packed BLOB NOT NULL,
     PRIMARY KEY (turn, place)
 ) WITHOUT ROWID;
-CREATE TABLE taken_over (file TEXT PRIMARY KEY);
-CREATE VIRTUAL TABLE words USING fts5(said, thought, content='', tokenize="unicode61");
-CREATE TRIGGER turn_added AFTER INSERT ON turn BEGIN
+CREATE TABLE IF NOT EXISTS taken_over (file TEXT PRIMARY KEY);
+CREATE VIRTUAL TABLE IF NOT EXISTS words
+USING fts5(said, thought, content='', tokenize="unicode61");
+CREATE TRIGGER IF NOT EXISTS turn_added AFTER INSERT ON turn BEGIN
     INSERT INTO words(rowid, said, thought)
     VALUES (new.key, words_of(new.said), words_of(new.thought));
 END;
-CREATE TRIGGER turn_removed AFTER DELETE ON turn BEGIN
+CREATE TRIGGER IF NOT EXISTS turn_removed AFTER DELETE ON turn BEGIN
     INSERT INTO words(words, rowid, said, thought)
     VALUES ('delete', old.key, words_of(old.said), words_of(old.thought));
 END;
-CREATE TRIGGER turn_changed AFTER UPDATE OF said, thought ON turn BEGIN
+CREATE TRIGGER IF NOT EXISTS turn_changed AFTER UPDATE OF said, thought ON turn BEGIN
     INSERT INTO words(words, rowid, said, thought)
     VALUES ('delete', old.key, words_of(old.said), words_of(old.thought));
     INSERT INTO words(rowid, said, thought)
@@ -376,12 +377,7 @@ class ChatStore:
             for pragma in _PRAGMAS:
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if version < _VERSION:
-                with transaction(db, "EXCLUSIVE"):
-                    # Another program may have been faster.
-                    if not db.execute("PRAGMA user_version").fetchone()[0]:
-                        # `executescript` would commit before the first of them.
-                        for statement in re.split(r";\n(?=CREATE|PRAGMA)", _SCHEMA):
-                            db.execute(statement)
+                db.executescript(f"BEGIN EXCLUSIVE; {_SCHEMA} COMMIT;")
         except BaseException:
             db.close()
             raise

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
-from eaglechat.settings.description import SettingDoc, describe, written
+from eaglechat.settings.description import describe
 from eaglechat.tui.commands.keys import Active, active_commands, name_of
 from eaglechat.tui.commands.table import COMMANDS, Group, Scope
 from eaglechat.tui.screens.dialogs import ListDialog
@@ -163,31 +163,18 @@ def _run_of(
 
 
 def _settings(app: App[Any]) -> Iterator[Entry]:
-    """The settings: each value of those that have few, and the others by their name."""
+    """The settings: each word of those that have few, and the others by their name."""
+    services: Services = cast(Any, app).services
+    settings = services.settings
     for doc in describe():
-        values: Sequence[Any] = doc.choices
-        if doc.kind is bool:
-            values = (True, False)
-        elif doc.name == "interface.theme":
-            values = sorted(app.available_themes)
-        for value in values:
-            yield _setting(app, doc, value)
-        if not values:
+        words = settings.choices(doc)
+        for word in words:
+            mark = "as now" if word == settings.value(doc) else "setting"
+            choose = partial(settings.choose, doc, word)
+            yield Entry(f"{doc.name}: {word}", doc.description, ("setting",), mark, choose)
+        if not words:
             show = partial(app.run_action, f"app.settings({doc.name!r})")
             yield Entry(doc.name, doc.description, ("setting",), "setting", show)
-
-
-def _setting(app: App[Any], doc: SettingDoc, value: Any) -> Entry:
-    services: Services = cast(Any, app).services
-    current = getattr(getattr(services.settings.current, doc.table), doc.key)
-    shown = ("on" if value else "off") if doc.kind is bool else written(value)
-    return Entry(
-        f"{doc.name}: {shown}",
-        doc.description,
-        ("setting",),
-        "as now" if value == current else "setting",
-        partial(services.settings.change, doc.table, doc.key, value),
-    )
 
 
 def ranked(entries: Iterable[Entry], query: str) -> list[Entry]:

@@ -91,7 +91,7 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
         return Content.assemble((f"  {doc.key:{_NAME_CELLS}}", ""), *self._control(doc))
 
     def _control(self, doc: SettingDoc) -> Iterator[tuple[str, str]]:
-        value, words = self._value(doc), self._choices(doc)
+        value, words = self._value(doc), self._settings.choices(doc)
         if not words:
             text = "" if value is None else written(value).translate(VISIBLE_WHITESPACE)
             yield (text, "bold") if text else (self._unset(doc), MUTED)
@@ -101,20 +101,11 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
             for word in words:
                 yield (f"[{word}]", "bold") if word == value else (f" {word} ", MUTED)
 
-    def _choices(self, doc: SettingDoc) -> tuple[str, ...]:
-        """All the values of a setting that takes only a few."""
-        if doc.name == "interface.theme":
-            return tuple(sorted(self.app.available_themes))
-        return ("on", "off") if doc.kind is bool else doc.choices
-
     def _value(self, doc: SettingDoc) -> Any:
         """The value in force, a word for a switch; None if it is left to the model."""
         if doc.follows_model and doc.name not in self._settings.current.given:
             return None
-        value = getattr(getattr(self._settings.current, doc.table), doc.key)
-        if doc.name == "interface.theme" and value not in self.app.available_themes:
-            return self.app.theme
-        return {True: "on", False: "off"}[value] if doc.kind is bool else value
+        return self._settings.value(doc)
 
     def _unset(self, doc: SettingDoc) -> str:
         """What stands for an empty value: that in force where the model decides."""
@@ -159,7 +150,8 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
 
         def take(typed: str) -> None:
             if (parsed := _parsed(doc, typed)) != value:
-                self._take(doc, parsed)
+                self._settings.change(doc.table, doc.key, parsed)
+                self._draw(doc)
 
         shown = "" if value is None else written(value)
         question = Ask(
@@ -180,15 +172,15 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
         """Take the next of a few values, or the one before; type one where there are many."""
         doc = self.highlighted
         assert doc is not None
-        choices = self._choices(doc)
+        choices = self._settings.choices(doc)
         if not choices:
             self._ask(doc)
             return
         word = choices[(choices.index(self._value(doc)) + by) % len(choices)]
-        self._take(doc, word == "on" if doc.kind is bool else word)
+        self._settings.choose(doc, word)
+        self._draw(doc)
 
-    def _take(self, doc: SettingDoc, value: Any) -> None:
-        self._settings.change(doc.table, doc.key, value)
+    def _draw(self, doc: SettingDoc) -> None:
         self.rows.replace_option_prompt_at_index(self.things.index(doc), self._row(doc))
 
 

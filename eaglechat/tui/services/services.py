@@ -18,6 +18,7 @@ from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.settings.config_file import SettingsFileError, save_setting
+from eaglechat.settings.description import SettingDoc
 from eaglechat.settings.model import Settings
 from eaglechat.tui.services.desktop import Away
 from eaglechat.tui.services.engine import EngineService
@@ -94,6 +95,22 @@ class SettingsService:
         self.file = file
         self.changed: Signal[tuple[Settings, Settings]] = Signal(app, "settings")
         self._app = app
+
+    def choices(self, doc: SettingDoc) -> tuple[str, ...]:
+        """All the words of a setting that takes only a few."""
+        if doc.name == "interface.theme":
+            return tuple(sorted(self._app.available_themes))
+        return ("on", "off") if doc.kind is bool else doc.choices
+
+    def value(self, doc: SettingDoc) -> Any:
+        """The value in force, one of its words if it has some."""
+        value = getattr(getattr(self.current, doc.table), doc.key)
+        if doc.name == "interface.theme" and value not in self._app.available_themes:
+            return self._app.theme
+        return {True: "on", False: "off"}[value] if doc.kind is bool else value
+
+    def choose(self, doc: SettingDoc, word: str) -> None:
+        self.change(doc.table, doc.key, word == "on" if doc.kind is bool else word)
 
     def change(self, table: str, key: str, value: Any) -> None:
         """Put a valid value in force and write it to the file; None removes the setting."""

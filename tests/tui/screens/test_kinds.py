@@ -86,9 +86,10 @@ async def test_the_library_says_what_a_file_drafts_with_and_what_it_can_be_paire
         await user.sees("target · DFlash, DFlash2, DSpark · llama F32")
         await user.type("hy_v3 target")
         await user.press("enter")
-        await user.sees("Which draft? These fit heads.")
-        await user.sees("MTP heads · /")
-        await user.sees("drafted by its MTP heads")
+        await user.sees("What can make heads faster.")
+        await user.sees("Its own MTP heads")
+        await user.sees("on this machine: nothing more to download")
+        assert "Hub" not in user.text
 
 
 async def test_paths_of_a_target_and_its_draft_are_a_pair(

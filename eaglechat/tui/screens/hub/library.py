@@ -1,18 +1,23 @@
-"""The models on this machine: load one, pair it with a draft that fits, or delete it."""
+"""The models on this machine: load one, find drafts for it, or delete it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from textual import on
 from textual.content import Content
 from textual.widgets import Input
 
-from eaglechat.hub.local.library import built_in_draft, draft_models, drafters_of, pair_of_models
+from eaglechat.hub.local.library import (
+    built_in_draft,
+    draft_models,
+    drafters_of,
+    pair_of_models,
+    why_unfit,
+)
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import InspectedPair, inspect, none_here
+from eaglechat.hub.local.pairs import none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.keys import bindings_of
@@ -27,7 +32,7 @@ _NEWER = ("newer on the Hub · ", "$text-accent")
 """Before a name: behind it there may be no room."""
 
 
-class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
+class LibraryScreen(ListDialog[Pair, LocalModel]):
     """Dismisses with a pair to load, or None. Typing filters."""
 
     HEADING = "Models on this machine"
@@ -39,13 +44,11 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
         super().__init__()
         self._services = services
         self._models: list[LocalModel] | None = None
-        self._chosen_target: LocalModel | None = None
         self._rows: list[tuple[LocalModel, Content]] = []
         self._newer: set[str] | None = None
         """Names of models that are newer on the Hub; None before it was asked."""
         self._drafts: list[LocalModel] = []
         self._known_pairs: list[Pair] = []
-        self._pairs: list[InspectedPair] = []
 
     def on_mount(self) -> None:
         self._scan()
@@ -79,17 +82,6 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
     ) -> None:
         self._models, self._drafts, self._rows = models, drafts, rows
         self._known_pairs = [*pairs, *self._services.pairs.pairs()]
-        self._list_anew()
-
-    def _take_pairs(self, target: LocalModel, pairs: list[InspectedPair]) -> None:
-        """The chosen target with each draft that fits it, and alone."""
-        if target is not self._chosen_target:
-            return  # Another was chosen meanwhile.
-        if len(pairs) == 1:
-            self.dismiss(pairs[0].pair)
-            return
-        self._pairs = pairs
-        self.words.clear()
         self._list_anew()
 
     def _plan_removal(self, model: LocalModel) -> None:
@@ -126,23 +118,20 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
         self._services.models_changed.publish(None)
         self._scan()
 
-    # The list: models, or what a chosen target can be paired with
+    # The list
 
     @on(Input.Changed)
     def _list_anew(self) -> None:
         if self._models is None:
             return
-        rows: list[tuple[LocalModel | InspectedPair, Content]]
-        rows = [(pair, _pair_row(pair)) for pair in self._pairs] or [
+        rows = (
             (model, Content.assemble(_NEWER, row) if self._is_newer(model) else row)
             for model, row in self._rows
-        ]
+        )
         self.fill(self.fitting(rows), self.highlighted)
         self.say(self._heading())
 
     def _heading(self) -> str:
-        if self._pairs:
-            return f"Which draft? These fit {self._pairs[-1].pair.name}."
         if not self._models:
             return f"{none_here()} The menu downloads pairs."
         total = format_bytes(sum(model.disk_bytes for model in self._models))
@@ -153,39 +142,32 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
 
     # What the keys do
 
-    @property
-    def _model(self) -> LocalModel | None:
-        """The highlighted one."""
-        return self.highlighted if isinstance(self.highlighted, LocalModel) else None
-
-    def choose(self, thing: LocalModel | InspectedPair | None) -> None:
-        if isinstance(thing, InspectedPair):
-            self.dismiss(thing.pair)
-        elif thing is not None:
-            self._choose_model(thing)
-
-    def _choose_model(self, model: LocalModel) -> None:
-        if model.is_target:
-            self._chosen_target = model
-            self.say(f"Looking for drafts that fit {model.name}…")
-            may_draft = [*self._drafts, *draft_models(model, self._models or ())]
-            self.in_background(lambda: _fitting(model, may_draft), partial(self._take_pairs, model))
-        elif model.kind is ModelKind.DRAFT:
+    def choose(self, thing: LocalModel | None) -> None:
+        if thing is None:
+            return
+        if thing.kind is ModelKind.DRAFT:
             self.say("A draft runs together with its target: choose the target.", bad=True)
+        elif not thing.is_target:
+            checkpoint = "A checkpoint: install its pair from the menu to convert it."
+            self.say(thing.problem or checkpoint, bad=True)
+        elif draft_models(thing, self._models or ()) or any(
+            why_unfit(thing, one) is None for one in self._drafts
+        ):
+            self._find_drafts(thing, here_only=True)
         else:
-            self.say(
-                model.problem or "A checkpoint: install its pair from the menu to convert it.",
-                bad=True,
-            )
+            self.dismiss(pair_of_models(thing))
 
-    def action_drafts(self) -> None:
+    def _find_drafts(self, target: LocalModel, *, here_only: bool = False) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen
 
-        model = self._model
+        self.open(SearchScreen(self._services, of=target.path, here_only=here_only), self.dismiss)
+
+    def action_drafts(self) -> None:
+        model = self.highlighted
         if model is None:
             return
         if model.is_target:
-            self.open(SearchScreen(self._services, of=model.path), self.dismiss)
+            self._find_drafts(model)
         else:
             self.say(f"{model.name} takes no drafts.", bad=True)
 
@@ -194,7 +176,7 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
 
     def action_newer(self) -> None:
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
-        desk, model, models = self._services.desk, self._model, self._models or []
+        desk, model, models = self._services.desk, self.highlighted, self._models or []
         if not any(one.source is Source.HUGGING_FACE for one in models):
             self.say("None of these models is from the Hub.", bad=True)
         elif model is not None and self._is_newer(model):
@@ -229,22 +211,8 @@ class LibraryScreen(ListDialog[Pair, LocalModel | InspectedPair]):
         self.open(DownloadsScreen(self._services), self.dismiss)
 
     def action_remove(self) -> None:
-        if self._model is not None:
-            self._plan_removal(self._model)
-
-    def action_back(self) -> None:
-        if self._pairs:
-            self._pairs = []
-            self._list_anew()
-        else:
-            self.dismiss(None)
-
-
-def _fitting(target: LocalModel, drafts: Sequence[LocalModel]) -> list[InspectedPair]:
-    """The target with each of the drafts that fits it, and alone."""
-    pairs = [inspect(pair_of_models(target, draft)) for draft in drafts]
-    alone = InspectedPair(pair_of_models(target), target.header, None, None)
-    return [*(pair for pair in pairs if pair.problem is None), alone]
+        if self.highlighted is not None:
+            self._plan_removal(self.highlighted)
 
 
 def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool) -> Content:
@@ -257,12 +225,3 @@ def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool)
     facts.append("converted: no longer needed" if is_converted else "")
     facts.append("" if model.is_target else model.problem or "")
     return Content.assemble((model.name, "bold"), "\n  ", (" · ".join(filter(None, facts)), MUTED))
-
-
-def _pair_row(status: InspectedPair) -> Content:
-    badge, draft = drafting.badge(status.drafters), status.pair.draft
-    if draft is None:
-        drafts = f"drafted by its {badge}" if status.drafters else "plain decoding"
-        return Content.assemble(("without a draft", "bold"), "\n  ", (drafts, MUTED))
-    about = f"{badge} · {draft.parent}"
-    return Content.assemble((draft.name, "bold"), "\n  ", (about, MUTED))

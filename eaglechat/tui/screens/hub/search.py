@@ -71,10 +71,17 @@ class SearchScreen(ListDialog[Pair, Any]):
     SAYS = _BEGIN.heading
 
     def __init__(
-        self, services: Services, words: str = "", of: Path | CatalogueEntry | None = None
+        self,
+        services: Services,
+        words: str = "",
+        of: Path | CatalogueEntry | None = None,
+        *,
+        here_only: bool = False,
     ) -> None:
-        """`of`: find drafts for this target, instead of searching for one."""
+        """`of`: find drafts for this target, instead of searching for one; with `here_only`, ask
+        the Hub nothing."""
         super().__init__()
+        self._here_only = here_only
         self._typed_before, self._of = words, of
         self._services = services
         self._steps: list[Step] = []
@@ -202,12 +209,15 @@ class SearchScreen(ListDialog[Pair, Any]):
             offer = next(offer for offer in catalogue if offer.name == of.name)
             target = targets.of_entry(desk.hub, offer, catalogue, models)
         for found in find_drafts(desk.hub, target, catalogue, models, wanted):
-            said = [f"What can make {target.name} faster.", found.asking or found.trouble]
+            said = f"What can make {target.name} faster."
+            asked = found.asking or found.trouble
             yield Step(
-                " ".join(filter(None, said)),
+                said if self._here_only or not asked else f"{said} {asked}",
                 [(way, Row(partial(_way, way), height=None)) for way in found.ways],
                 lambda way: self._take(target, way, catalogue),
             )
+            if self._here_only:
+                break
 
     # What came of it
 
