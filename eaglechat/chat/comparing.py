@@ -26,7 +26,7 @@ import msgspec
 from eaglechat.chat.compared import Heat, Leg, Looks, Result, result_of
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.hub.local.fingerprint import Conditions, Witness
-from eaglechat.links.base import Listener
+from eaglechat.links.base import Listener, Watcher
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import (
     AUTO,
@@ -81,10 +81,13 @@ class Asked:
 
 
 class Engine(Protocol):
-    """The part of a link that a comparison uses."""
+    """The part of a link that a chat and a comparison use."""
 
+    @property
+    def hello(self) -> Hello | None: ...
     def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
-    def send(self, message: protocol.Cancel) -> None: ...
+    def send(self, message: protocol.Set | protocol.Cancel) -> None: ...
+    def watch(self, watcher: Watcher) -> Callable[[], None]: ...
 
 
 def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculation]:

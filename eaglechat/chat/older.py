@@ -11,9 +11,8 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,43 +51,37 @@ _MOST_NAMED = 5
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How many of the chats that were to be taken over were."""
-
-    done: int
-    total: int
-
-
-def take_over(store: ChatStore) -> Iterator[Progress]:
-    """Take over every chat that was not, those used last first. The store says how many there were,
-    and which cannot be read. Raises OSError."""
+def take_over(
+    store: ChatStore, step: Callable[[int, int], object] = lambda _done, _total: None
+) -> int:
+    """Take over every chat that was not, those used last first; return how many there were. The
+    store says so, and which cannot be read. `step` hears how many of how many were looked at.
+    Raises OSError."""
     folder, trash = store.file.with_name("chats"), store.file.with_name("trash")
     there = [file for place in (folder, trash) for file in place.glob("*.jsonl") if file.is_file()]
     if not there:
-        return
+        return 0
+    unreadable = []
     # Two programs that are started at once would take over each chat twice.
     with store.alone("older"):
         with store.opened() as db:
             done = {name for (name,) in db.execute("SELECT file FROM taken_over")}
         files = [file for file in there if _named(file) not in done]
         files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-        unreadable = []
-        for number, file in enumerate(files):
-            yield Progress(number, len(files))
+        for number, file in enumerate(files, 1):
             if problem := _take_over(store, file):
                 unreadable.append(f"{file.name} ({problem})")
-    if not files:
-        return
-    count = len(files) - len(unreadable)
-    said = f"Took over {count} {'chat' if count == 1 else 'chats'} of an earlier version. "
-    said += f"You may delete {folder}: nothing reads it any more."
-    if unreadable:
-        more = len(unreadable) - _MOST_NAMED
-        names = ", ".join(unreadable[:_MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
-        said += f" These cannot be read, and stay there: {names}."
-    store.say(said)
-    yield Progress(len(files), len(files))
+            step(number, len(files))
+    if files:
+        count = len(files) - len(unreadable)
+        said = f"Took over {count} {'chat' if count == 1 else 'chats'} of an earlier version. "
+        said += f"You may delete {folder}: nothing reads it any more."
+        if unreadable:
+            more = len(unreadable) - _MOST_NAMED
+            names = ", ".join(unreadable[:_MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
+            said += f" These cannot be read, and stay there: {names}."
+        store.say(said)
+    return len(files)
 
 
 def _take_over(store: ChatStore, file: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from eaglechat.chat import refusals
-from eaglechat.chat.comparing import Asked
+from eaglechat.chat.comparing import Asked, Engine
 from eaglechat.chat.controls import (
     FIRST_BY_HAND,
     N_DRAFT_MAX,
@@ -34,7 +34,7 @@ from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, t
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
-from eaglechat.links.base import ENGINE_DIED, Lifecycle, Listener, Watcher
+from eaglechat.links.base import ENGINE_DIED, Lifecycle
 from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.records import FinishReason, Prefill, Round, SpeculationOff, Window
@@ -70,16 +70,6 @@ class Notice:
     after: TurnId | None
     news: News
     kind: Severity
-
-
-class Engine(Protocol):
-    """The part of a link that a chat uses."""
-
-    @property
-    def hello(self) -> protocol.Hello | None: ...
-    def request(self, message: protocol.AnsweredRequest, listener: Listener) -> int: ...
-    def send(self, message: protocol.Set | protocol.Cancel) -> None: ...
-    def watch(self, watcher: Watcher) -> Callable[[], None]: ...
 
 
 class View(Protocol):

@@ -7,6 +7,7 @@ import datetime
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from eaglechat import paths
@@ -51,8 +52,7 @@ def chat_store() -> ChatStore:
     store = ChatStore(paths.chats_file(), complain)
     try:
         with closing(Progress(vanish=True)) as bars:
-            for progress in take_over(store):
-                bars.show("Taking over chats", progress.done, progress.total)
+            take_over(store, partial(bars.show, "Taking over chats"))
     except OSError as error:
         complain(f"chats of an earlier version cannot be taken over: {error}")
     return store

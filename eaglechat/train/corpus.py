@@ -202,8 +202,7 @@ def read_history(file: Path, model: Model, longest: int) -> Iterator[Sample]:
 
     def samples() -> Iterator[Sample]:
         store = ChatStore(file)
-        for _ in take_over(store):
-            pass
+        take_over(store)
         for chat in store.saved():
             if (last := chat.turns.last) is None:
                 continue

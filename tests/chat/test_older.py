@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from eaglechat.chat.older import Progress, take_over
+from eaglechat.chat.older import take_over
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.chat.store import KEPT_DAYS, ChatStore
+from eaglechat.chat.store import KEPT_DAYS
 from eaglechat.chat.turns import Reply, Turn
 from tests.chat.home import Home
 
@@ -63,43 +63,40 @@ def _about(turn: Turn) -> dict[str, Any]:
     }
 
 
-def taken(store: ChatStore) -> list[Progress]:
-    return [*take_over(store)]
-
-
 def test_all_of_a_chat_is_taken_over_with_the_damage_that_it_has(older: Home) -> None:
     said: list[str] = []
     older.store.say = said.append
-    assert taken(older.store)[-1] == Progress(4, 4)
+    assert take_over(older.store) == 4
     assert {chat.name: about(chat) for chat in older.store.saved()} == EXPECTED
     assert "Took over 4 chats of an earlier version." in said[0]
     assert older.found("pondering")
     assert sorted(file.name for file in (OLDER.glob("*.jsonl"))) == sorted(
         file.name for file in (older.store.file.parent / "chats").iterdir()
     )
-    assert taken(older.store) == []
+    assert take_over(older.store) == 0
     assert not [*older.store.file.parent.glob("*.lock")]
 
 
 def test_what_was_done_to_a_chat_since_is_not_taken_over_again(older: Home) -> None:
-    taken(older.store)
+    take_over(older.store)
     older.store.rename("branches", "another title")
     older.store.delete("killed")
     chat = older.open("comparison")
     chat.ask("more")
     chat.session.leave("")
-    assert taken(older.store) == []
+    assert take_over(older.store) == 0
     assert {name for name, *_ in older.rows()} == {"branches", "comparison", "unanswered"}
     assert older.store.read("branches").title == "another title"
     assert len(older.store.read("comparison").turns) == 4
 
 
 def test_one_that_is_interrupted_goes_on(older: Home) -> None:
-    interrupted = take_over(older.store)
-    next(interrupted)
-    next(interrupted)
-    interrupted.close()
-    assert taken(older.store)[-1] == Progress(3, 3)
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take_over(older.store, interrupt)
+    assert take_over(older.store) == 3
     assert {chat.name: about(chat) for chat in older.store.saved()} == EXPECTED
 
 
@@ -117,9 +114,9 @@ def test_one_that_is_killed_between_a_chat_and_its_mark_takes_nothing_over_twice
 
     monkeypatch.setattr(ChatRecorder, "write", kill)
     with pytest.raises(KilledError):
-        taken(older.store)
+        take_over(older.store)
     monkeypatch.undo()
-    taken(older.store)
+    take_over(older.store)
     assert {chat.name: about(chat) for chat in older.store.saved()} == EXPECTED
 
 
@@ -135,11 +132,11 @@ def test_what_is_no_chat_is_named_once_and_stays(older: Home) -> None:
     for name, content in contents.items():
         (folder / f"{name}.jsonl").write_bytes(content)
     (folder / "folder.jsonl").mkdir()
-    taken(older.store)
+    take_over(older.store)
     assert "Took over 4 chats of an earlier version." in said[0]
     assert "empty.jsonl (it does not begin like a chat)" in said[0]
     assert "first.jsonl (its format is version 1)" in said[0]
-    taken(older.store)
+    take_over(older.store)
     assert len(said) == 1
     assert all((folder / f"{name}.jsonl").read_bytes() == c for name, c in contents.items())
 
@@ -150,7 +147,7 @@ def test_deleted_chats_are_taken_over_as_such_and_their_files_go(older: Home) ->
     trash = older.store.file.parent / "trash"
     trash.mkdir()
     shutil.copy(OLDER / "comparison.jsonl", trash / f"{int(now * 1000)}.gone.jsonl")
-    taken(older.store)
+    take_over(older.store)
     assert len(older.rows()) == 4
     assert not [*trash.iterdir()]
     assert older.store.restore() == "gone"
@@ -162,6 +159,6 @@ def test_deleted_chats_are_taken_over_as_such_and_their_files_go(older: Home) ->
 
 def test_without_older_chats_no_file_is_made(tmp_path: Path) -> None:
     store = Home(tmp_path).store
-    assert taken(store) == []
+    assert take_over(store) == 0
     store.empty_trash()
     assert not [*tmp_path.iterdir()]

@@ -235,7 +235,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target", "enter")
         await user.on(SearchScreen)
-        await user.sees("What can make target faster.")
+        await user.sees("What can make small-Q8_0 faster.")
         await user.sees("n-grams")
         await user.press("escape", to=LibraryScreen)
         await user.press("escape")

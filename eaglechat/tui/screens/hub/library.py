@@ -43,12 +43,15 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
-        self._models: list[LocalModel] | None = None
-        self._rows: list[tuple[LocalModel, Content]] = []
+        self._rows: list[tuple[LocalModel, Content]] | None = None
+        """The models; None until the folders are scanned."""
         self._newer: set[str] | None = None
         """Names of models that are newer on the Hub; None before it was asked."""
         self._drafts: list[LocalModel] = []
-        self._known_pairs: list[Pair] = []
+
+    @property
+    def _models(self) -> list[LocalModel]:
+        return [model for model, _ in self._rows or ()]
 
     def on_mount(self) -> None:
         self._scan()
@@ -58,37 +61,31 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
     def _scan(self) -> None:
         desk, folders = self._services.desk, self._services.settings.current.library.folders
 
-        def scan() -> None:
+        def scan() -> tuple[list[LocalModel], list[tuple[LocalModel, Content]]]:
             from eaglechat.hub.local.installed import converted_checkpoints
 
-            catalogue = desk.catalogue()[0]
-            pairs = [offer.pair for offer in catalogue if offer.pair is not None]
-            converted = converted_checkpoints(catalogue)
+            converted = converted_checkpoints(desk.catalogue()[0])
             models = desk.models(folders)
             drafts = [one for one in (*models, built_in_draft()) if one.kind is ModelKind.DRAFT]
-            rows = [
+            return drafts, [
                 (one, _row(one, drafters_of(one, drafts), one.path in converted)) for one in models
             ]
-            self.later(self._take_models, models, drafts, rows, pairs)
 
-        self.in_background(scan)
+        def take(found: tuple[list[LocalModel], list[tuple[LocalModel, Content]]]) -> None:
+            self._drafts, self._rows = found
+            self._list_anew()
 
-    def _take_models(
-        self,
-        models: list[LocalModel],
-        drafts: list[LocalModel],
-        rows: list[tuple[LocalModel, Content]],
-        pairs: list[Pair],
-    ) -> None:
-        self._models, self._drafts, self._rows = models, drafts, rows
-        self._known_pairs = [*pairs, *self._services.pairs.pairs()]
-        self._list_anew()
+        self.in_background(scan, take)
 
     def _plan_removal(self, model: LocalModel) -> None:
+        services, recent = self._services, self._services.pairs.pairs()
+
         def plan() -> tuple[Removal, list[str]]:
             planned = plan_removal([model])
-            n_chats = self._services.chats.count_with(planned.takes)
-            return planned, consequences(planned, self._known_pairs, n_chats)
+            n_chats = services.chats.count_with(planned.takes)
+            offers = services.desk.catalogue()[0]
+            pairs = [*(offer.pair for offer in offers if offer.pair is not None), *recent]
+            return planned, consequences(planned, pairs, n_chats)
 
         def confirm(found: tuple[Removal, list[str]]) -> None:
             planned, said = found
@@ -122,7 +119,7 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
 
     @on(Input.Changed)
     def _list_anew(self) -> None:
-        if self._models is None:
+        if self._rows is None:
             return
         rows = (
             (model, Content.assemble(_NEWER, row) if self._is_newer(model) else row)
@@ -150,7 +147,7 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
         elif not thing.is_target:
             checkpoint = "A checkpoint: install its pair from the menu to convert it."
             self.say(thing.problem or checkpoint, bad=True)
-        elif draft_models(thing, self._models or ()) or any(
+        elif draft_models(thing, self._models) or any(
             why_unfit(thing, one) is None for one in self._drafts
         ):
             self._find_drafts(thing, here_only=True)
@@ -176,7 +173,7 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
 
     def action_newer(self) -> None:
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
-        desk, model, models = self._services.desk, self.highlighted, self._models or []
+        desk, model, models = self._services.desk, self.highlighted, self._models
         if not any(one.source is Source.HUGGING_FACE for one in models):
             self.say("None of these models is from the Hub.", bad=True)
         elif model is not None and self._is_newer(model):

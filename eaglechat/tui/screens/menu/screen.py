@@ -301,7 +301,7 @@ class MenuScreen(EagleScreen[None]):
             # Only the first start after an update has chats to take over.
             from eaglechat.chat.older import take_over
 
-            if [*take_over(store)]:
+            if take_over(store):
                 self.later(self._services.chats_changed.publish, None)
             store.empty_trash()
 
