@@ -146,7 +146,7 @@ COMMANDS: tuple[Command, ...] = (
        "Find everything that can draft for the highlighted model, here and on the Hub",
        "menu library", "leader exclamation_mark", group="Models", words="pairs eagle mtp dflash"),
     _c("menu.library", "Models on this machine", "Load, pair up or delete models on this machine",
-       "menu chat", "leader l", group="Models",
+       "menu chat", "leader l", group="App",
        words="model models switch load delete files local drafts pair open path"),
     _c("library.newer", "Newer versions",
        "Ask the Hub which models are newer there, or download the highlighted one of these",
