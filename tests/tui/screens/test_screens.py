@@ -108,10 +108,10 @@ async def test_the_search_turns_controls_and_changes_the_theme(
     async with drive() as user:
         await user.open_chat()
         await user.press("ctrl+p", to=HelpScreen)
-        await user.type("n_draft_max 12")
-        await user.sees("n_draft_max: 12")
+        await user.type("shape tree")
+        await user.sees("shape: tree")
         await user.press("enter")
-        await user.until(lambda: user.chat.controls.n_draft_max == 12, "n_draft_max 12")
+        await user.until(lambda: user.chat.controls.shape == "tree", "trees")
         await user.on(ChatScreen)
         await user.press("ctrl+p", to=HelpScreen)
         await user.type("theme")
