@@ -50,7 +50,7 @@ noise."""
 _TRIAL_SHARE, _TRIAL_CREDIT = 0.005, 1.5
 """The time that trials may lose: this share of the time of all replies, plus a starting credit of
 this many plain tokens."""
-_ROWS_SHARE = 0.01
+_ROWS_SHARE = 0.005
 """What the draft model's taking in of the rows of plain rounds may cost: this share of their
 time."""
 _KNOWN_WELL = 0.02
@@ -189,6 +189,8 @@ class Controller:
         self.affords_rows = True
         """Whether the draft model may take in the rows of plain rounds, which are of use only if
         drafting pays again before the reply ends."""
+        self._row_ms = 0.0
+        """The least that taking in a row has taken; 0 until it was timed."""
         self._rounds = 0
         """Rounds since what was learnt was last asked for."""
         self._arm = _PLAIN
@@ -230,7 +232,7 @@ class Controller:
                 return Plan(allowed.n_most, allowed.shapes[0], is_chosen=True)
             return self.plain_check()
         self._forecast(costs, bucket, allowed.shapes)
-        arm, reason = self._choose(costs, bucket, n_waiting * costs.row(), allowed)
+        arm, reason = self._choose(costs, bucket, costs.catch_up(n_waiting), allowed)
         plan = Plan(
             arm.n,
             arm.shape,
@@ -262,9 +264,9 @@ class Controller:
 
     def observe_rows(self, n_taken: int, ms: float) -> None:
         """The draft model took in rows without drafting."""
-        if self._costs is not None and n_taken > 0:
-            self._costs.see_rows(n_taken, ms)
-            self._lost_ms += n_taken * self._costs.row()
+        if n_taken > 0:
+            row_ms = ms / n_taken
+            self._row_ms = min(row_ms, self._row_ms or row_ms)
 
     def plain_check(self) -> Plan:
         """A plan to draft nothing in the next round, whatever is expected to be faster."""
@@ -419,7 +421,7 @@ class Controller:
         """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
         self._in_play = self._by_shape[: max(shapes) + 1]
         self._verify, self._hoped = costs.verify(bucket), costs.hoped(bucket)
-        self.affords_rows = costs.row(hoped=True) <= _ROWS_SHARE * self._verify[0]
+        self.affords_rows = self._row_ms <= _ROWS_SHARE * self._verify[0]
         self._drafting = [costs.draft(of.depths()) for of in self._in_play]
         self._times = np.stack(
             [

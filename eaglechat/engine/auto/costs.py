@@ -38,7 +38,7 @@ _GUESS = 0.1
 """Used until measured. One more verify row, or one draft step: this share of a plain decode."""
 _ROW, _SIBLING = 0.3, 0.25
 """Used until rounds have shown it. One waiting row, and one more token on a level of a tree: these
-shares of a draft step. A row may cost nothing, too."""
+shares of a draft step."""
 
 _WIDTHS = np.arange(1, N_DRAFT_MAX_LIMIT + 2)
 _ALIKE = np.sqrt(np.minimum.outer(_WIDTHS, _WIDTHS) / np.maximum.outer(_WIDTHS, _WIDTHS))
@@ -97,9 +97,7 @@ class Costs:
         if in_one_pass:
             # A row costs nothing until rounds have shown what it does.
             parts[:2], doubted[0, 0] = (draft, 0.0), draft**2
-        covariance = _DOUBT**2 * doubted
-        covariance[2, 2] = parts[2] ** 2
-        self._draft = _Filter(parts, covariance, _DRIFT**2 * doubted)
+        self._draft = _Filter(parts, _DOUBT**2 * doubted, _DRIFT**2 * doubted)
         if learnt is not None:
             self._recall(learnt, [width - 1 for width, _ in calibration.verify])
 
@@ -134,20 +132,9 @@ class Costs:
     def see_draft(self, n_steps: int, n_waiting: int, ms: float, n_siblings: int = 0) -> None:
         """Taking in `n_waiting` rows and drafting `n_steps` steps, with `n_siblings` tokens beside
         the longest path, took `ms`."""
-        self._see_draft(np.array([1.0, n_steps, n_waiting, n_siblings]), ms)
-
-    def _see_draft(self, parts: Array, ms: float) -> None:
+        parts = np.array([1.0, n_steps, n_waiting, n_siblings])
         self._draft.see(parts, ms, NOISE * float(parts @ self._draft.mean))
         np.maximum(self._draft.mean, 0.0, out=self._draft.mean)
-
-    def see_rows(self, n_rows: int, ms: float) -> None:
-        """Taking in so many rows without drafting took `ms`."""
-        self._see_draft(np.array([0.0, 0.0, n_rows, 0.0]), ms)
-
-    def row(self, *, hoped: bool = False) -> float:
-        """Milliseconds of taking in one row, or one standard error less."""
-        mean, variance = self._draft.mean[2], self._draft.covariance[2, 2]
-        return float(mean - hoped * sqrt(variance))
 
     def verify(self, bucket: int) -> Array:
         """Milliseconds of verifying a batch, by width from 1 on. A width that seems to take longer
@@ -173,6 +160,9 @@ class Costs:
         begin, step, _, sibling = self._draft.mean
         lengths = np.arange(1.0, len(depths) + 1.0)
         return np.concatenate(([0.0], begin + step * depths + sibling * (lengths - depths)))
+
+    def catch_up(self, n_waiting: int) -> float:
+        return float(self._draft.mean[2]) * n_waiting
 
     def _at(self, bucket: int) -> _Filter:
         """The filter of a bucket. A new one begins with the estimates of the nearest bucket."""

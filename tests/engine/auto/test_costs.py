@@ -100,7 +100,7 @@ def test_begin_step_and_waiting_rows_of_a_draft_are_told_apart() -> None:
     assert costs.draft(CHAIN)[0] == 0.0
     assert costs.draft(CHAIN)[1] == pytest.approx(2.1, rel=0.1)
     assert costs.draft(CHAIN)[8] == pytest.approx(6.3, rel=0.1)
-    assert 32 * costs.row() == pytest.approx(6.4, rel=0.1)
+    assert costs.catch_up(32) == pytest.approx(6.4, rel=0.1)
 
 
 def test_a_tree_s_levels_and_what_stands_beside_are_told_apart() -> None:
