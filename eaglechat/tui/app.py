@@ -23,7 +23,7 @@ from textual.theme import Theme
 from textual.timer import Timer
 
 import eaglechat.tui.textual_fixes  # noqa: F401
-from eaglechat.chat.writing.question import parts_of
+from eaglechat.chat.writing.question import QuestionParts, parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
@@ -259,8 +259,23 @@ class EagleApp(App[None]):
         self.leave_chat(self._quit, "quits")
 
     def _quit(self) -> None:
+        self._end(0)
+
+    def _end(self, return_code: int) -> None:
         self._leave_all()
-        self.exit()
+        if typed := tuple(self.services.typed_ahead):
+            self._keep(typed)
+        self.exit(return_code=return_code)
+
+    def _keep(self, typed: QuestionParts) -> None:
+        """What was typed for a chat that did not open is the unsent text of a new one."""
+        from eaglechat.chat.recorder import ChatRecorder
+        from eaglechat.chat.saved_chat import new_chat
+        from eaglechat.tui.screens.chat.screen import ChatScreen
+
+        loading = [one.pair for one in self.screen_stack if isinstance(one, ChatScreen)]
+        for pair in (loading or self.services.pairs.pairs())[:1]:
+            ChatRecorder(self.services.chats, new_chat(pair)).left(typed)
 
     def _follow_termination(self) -> None:
         """Save the chat and restore the terminal also when a signal ends the program, or when its
@@ -270,8 +285,7 @@ class EagleApp(App[None]):
                 asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
 
     def _terminate(self, number: int) -> None:
-        self._leave_all()
-        self.exit(return_code=128 + number)
+        self._end(128 + number)
 
     # Loading a pair, and leaving the chat
 

@@ -18,7 +18,7 @@ TIMEOUT = 600.0
 def test_other_prompts_are_measured_and_what_is_fastest_is_kept(home: Path) -> None:
     arguments = ("--pair", "smollm2-135m", "--temperature", "0", "--max-tokens", "40")
     with open_terminal(home, *arguments, width=120, height=36) as terminal:
-        terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.wait_for("Loaded in", LOADING_TIMEOUT)
         terminal.type("Name a colour.")
         terminal.keys("C-g", "c")
         terminal.wait_for(r"Up to \d+ minutes, until it can tell")
@@ -41,6 +41,7 @@ def test_other_prompts_are_measured_and_what_is_fastest_is_kept(home: Path) -> N
 def test_a_comparison_stops_at_once_and_quits_at_once(home: Path) -> None:
     with open_terminal(home, "--pair", "smollm2-135m", width=80, height=24) as terminal:
         terminal.wait_for("Ask something", LOADING_TIMEOUT)
+        terminal.wait_for("Loaded in", LOADING_TIMEOUT)
         terminal.keys("C-g", "c")
         terminal.wait_for(r"heat \d")
         terminal.keys("Escape")
