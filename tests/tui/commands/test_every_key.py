@@ -267,7 +267,7 @@ async def test_a_key_that_is_shown_does_something_or_says_why_not(
     monkeypatch.chdir(tmp_path)
     async with drive(size=(80, 24), desk=desk) as user:
         exits: list[str] = []
-        user.app.exit = lambda *_: exits.append("exit")  # type: ignore[assignment]
+        user.app.exit = lambda **_: exits.append("exit")  # type: ignore[assignment]
         await PLACES[place](user)
         advertised = advertised_keys(user)
         assert advertised
