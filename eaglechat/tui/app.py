@@ -274,7 +274,8 @@ class EagleApp(App[None]):
         from eaglechat.tui.screens.chat.screen import ChatScreen
 
         loading = [one.pair for one in self.screen_stack if isinstance(one, ChatScreen)]
-        for pair in (loading or self.services.pairs.pairs())[:1]:
+        pair = next(iter(loading or self.services.pairs.pairs()), None)
+        if pair is not None:
             ChatRecorder(self.services.chats, new_chat(pair)).left(typed)
 
     def _follow_termination(self) -> None:
