@@ -1,4 +1,4 @@
-"""Writes the generated tables of the documentation: settings, keys, servers, statistics.
+"""Writes the generated tables of the documentation: settings, keys and servers.
 
 `python docs/generate.py` after a change of either; a test fails while a part is out of date.
 """
@@ -19,7 +19,6 @@ from eaglechat.settings.model import ServerSettings
 from eaglechat.tui.commands.keys import name_of
 from eaglechat.tui.commands.slash import SLASH
 from eaglechat.tui.commands.table import COMMANDS, Command, Scope, commands_of
-from eaglechat.words.statistics import STATISTICS
 
 DOCS = Path(__file__).parent
 WIDTH = 130
@@ -105,17 +104,10 @@ def servers() -> str:
     return "\n".join([*lines, ""])
 
 
-def statistics() -> str:
-    """A list of the statistics, by their fields in JSON."""
-    lines = [f"- `{one.table}.{one.name}`: {one.meaning}" for one in STATISTICS]
-    return "\n".join([*lines, ""])
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "keys": keys,
     "servers": servers,
-    "commands": statistics,
 }
 
 if __name__ == "__main__":

@@ -4,9 +4,8 @@ what was kept of their drafts."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -24,13 +23,9 @@ _FEWEST_PASSAGES = 100
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What a statistic is computed from.
+    """What a statistic is computed from; `timings` is None if an error ended the reply."""
 
-    `stats` is None if the engine does not report acceptance, `timings` if an error ended the
-    reply.
-    """
-
-    stats: SpeculationStats | None = None
+    stats: SpeculationStats = SpeculationStats()
     tokens: int = 0
     timings: ReplyTimings | None = None
 
@@ -43,14 +38,6 @@ class Measured(msgspec.Struct, frozen=True):
     def tokens_per_second(self) -> float | None:
         """Tokens over the time of generation, or None if no time has passed."""
         return per_second(self.tokens, self.ms)
-
-
-class MeasuredPart(Measured, frozen=True):
-    """The rounds of one part of a reply. A round counts towards the part in which it began."""
-
-    stats: SpeculationStats = SpeculationStats()
-    written: int = 0
-    """Tokens that belong to the part; markers belong to none."""
 
 
 def measured(rounds: Sequence[Round]) -> Measured:
@@ -66,30 +53,15 @@ def measured(rounds: Sequence[Round]) -> Measured:
     return Measured(stats_of(rounds), sum(len(round_.tokens) for round_ in rounds), timings)
 
 
-def by_part(rounds: Sequence[Round]) -> dict[Part, MeasuredPart]:
-    """By part, of those that the reply has."""
+def by_part(rounds: Sequence[Round]) -> dict[Part, Measured]:
+    """By part, of those that the reply has. A round counts towards the part in which it began."""
     part, begun = Part.ANSWER, {part: list[Round]() for part in Part}
     for round_ in rounds:
         # A round that has only markers belongs to the part before it.
         part = round_.part or part
         begun[part].append(round_)
-    written = Counter(token.part for round_ in rounds for token in round_.tokens)
-    return {
-        part: MeasuredPart(**msgspec.structs.asdict(measured(own)), written=written[part])
-        for part, own in begun.items()
-        if written[part]
-    }
-
-
-@dataclass(frozen=True)
-class RoundMeans:
-    """One round, as the mean of those that drafted."""
-
-    draft_ms: float | None
-    """Drafting, and handing the target's features to the draft; None if it is not reported."""
-    check_ms: float
-    """The rest of the round: the target's pass, sampling, and what is between two rounds."""
-    tokens: float
+    there = {token.part for round_ in rounds for token in round_.tokens}
+    return {part: measured(own) for part, own in begun.items() if part in there}
 
 
 class Stretch:
@@ -164,10 +136,12 @@ class Stretch:
         return self.against_plain.gain()
 
     @property
-    def means(self) -> RoundMeans | None:
-        """None if nothing was drafted."""
+    def round_means(self) -> tuple[float | None, float, float] | None:
+        """One round, as the mean of those that drafted, or None if none did: the milliseconds to
+        draft and to hand the target's features to the draft (None if they are not reported), those
+        of the rest of it, and its tokens."""
         n, draft_ms = self.stats.verify_steps, self._draft_ms
         if not n:
             return None
         each = None if draft_ms is None else draft_ms / n
-        return RoundMeans(each, self._drafted_ms / n - (each or 0.0), self._drafted_tokens / n)
+        return each, self._drafted_ms / n - (each or 0.0), self._drafted_tokens / n

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from eaglechat.chat.measured import Measured, MeasuredPart, Stretch, by_part, measured
+from eaglechat.chat.measured import Measured, Stretch, by_part, measured
 from eaglechat.chat.packing import unpack
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import (
@@ -220,7 +220,7 @@ class Recording:
         return self._stretch if self.rounds else Stretch()
 
     @property
-    def by_part(self) -> dict[Part, MeasuredPart]:
+    def by_part(self) -> dict[Part, Measured]:
         return by_part(self.rounds)
 
     @property

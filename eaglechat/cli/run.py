@@ -34,9 +34,8 @@ from eaglechat.wire.protocol import (
     Settled,
 )
 from eaglechat.wire.records import NGRAM, FinishReason, Part, Round, SpeculationOff
-from eaglechat.wire.stats import who_drafted
-from eaglechat.words import headline
-from eaglechat.words.statistics import ENDINGS, in_json, part_in_json, summary
+from eaglechat.wire.stats import SpeculationStats, who_drafted
+from eaglechat.words import headline, statistics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,7 +216,7 @@ class FinishedReply:
         """Without counts of speculation where the engine does not report them."""
         end = self.recording.end
         return Measured(
-            stats=self.recording.stats if self._counts_drafts else None,
+            stats=self.recording.stats if self._counts_drafts else SpeculationStats(),
             tokens=end.tokens if end else sum(len(r.tokens) for r in self.recording.rounds),
             timings=end.timings if end else None,
         )
@@ -247,13 +246,9 @@ class FinishedReply:
             "speculation": self._speculation() if self._counts_drafts else None,
             "against_plain": headline.in_json(headline.headline_of(recording)),
             "parts": {
-                part.value: {"tokens": own.written, **part_in_json(own)}
-                for part, own in recording.by_part.items()
+                part.value: statistics.part_in_json(own) for part, own in recording.by_part.items()
             },
-            "timings": {
-                "load_ms": info.load_ms,
-                **in_json("timings", self.measured),
-            },
+            "timings": {"load_ms": info.load_ms, **statistics.timings_in_json(self.measured)},
         }
 
     def _speculation(self) -> dict[str, Any]:
@@ -267,7 +262,7 @@ class FinishedReply:
             "shape": None if "shape" in fixed else shape,
             "ngram": None if "ngram" in fixed else asked.ngram,
             "drafter": None if "drafter" in fixed else self._drafter(asked.drafter),
-            **in_json("speculation", self.measured),
+            **statistics.speculation_in_json(self.recording.stats),
         }
 
     def _drafter(self, asked: DrafterChoice) -> str:
@@ -279,10 +274,10 @@ class FinishedReply:
         """The reply in one line for people."""
         end = self.recording.end
         assert end is not None
-        parts = summary(self.measured)
+        parts = statistics.summary(self.measured)
         if not self._counts_drafts:
             parts.append(f"speculation not reported by {self.hello.engine}")
-        parts.append(ENDINGS.get(end.finish_reason, "finished"))
+        parts.append(statistics.ENDINGS.get(end.finish_reason, "finished"))
         if end.finish_reason is FinishReason.CONTEXT and self.info.n_ctx:
             flag = "" if self.info.server else " (--ctx)"
             parts.append(f"it holds {self.info.n_ctx:,} tokens{flag}")

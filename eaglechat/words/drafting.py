@@ -37,10 +37,6 @@ def about(model: LocalModel, drafters: Sequence[DrafterKind]) -> str | None:
     return " ".join(filter(None, (template, draft))) or None
 
 
-def brief(header: GGUFHeader) -> str:
-    return f"{header.architecture} {header.quantization} {format_bytes(header.size_bytes)}"
-
-
 def shares(need: MemoryNeed, drafters: Sequence[DrafterKind]) -> str:
     """The memory of the target and of each drafter: weights and KV cache together. The weights of
     heads in the target's file are the target's."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
 from eaglechat import paths
@@ -19,7 +20,7 @@ from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.turns import Question, Reply, Turn
 from eaglechat.wire.records import DraftToken, Part, Round
 from eaglechat.words import headline
-from eaglechat.words.statistics import ENDINGS, all_in_json, summary
+from eaglechat.words.statistics import ENDINGS, speculation_in_json, summary, timings_in_json
 from eaglechat.words.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
 
 if sys.version_info >= (3, 11):
@@ -88,8 +89,6 @@ def _numbers(turn: Turn) -> str:
 
 # Markdown
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-
 
 def markdown(chat: SavedChat, with_reasoning: bool = False) -> str:
     blocks = [f"# {chat.heading}", _about(chat)]
@@ -109,17 +108,12 @@ def markdown(chat: SavedChat, with_reasoning: bool = False) -> str:
 def closed(text: str) -> str:
     """The text with its last code block closed. An answer that was cut off leaves it open, and the
     rest of the file would become part of it."""
-    fence = ""
-    for line in text.splitlines():
-        found = _FENCE.match(line)
-        if found is None:
-            continue
-        if not fence:
-            # Code in backticks within a line does not open a block.
-            fence = found[1] if found[1][0] == "~" or "`" not in found[2] else ""
-        elif found[1].startswith(fence) and not found[2].strip():
-            fence = ""
-    return f"{text.strip()}\n{fence}" if fence else text.strip()
+    text = text.strip()
+    last = next(reversed(MarkdownIt().parse(text)), None)
+    if last is None or last.type != "fence":
+        return text
+    is_closed = text.splitlines()[-1].strip().startswith(last.markup)
+    return text if is_closed else f"{text}\n{last.markup}"
 
 
 # HTML
@@ -250,7 +244,7 @@ def tree(chat: SavedChat, with_reasoning: bool = False) -> str:
         "turns": turns,
     }
     # A lone UTF-16 surrogate cannot be encoded; escaped, JSON allows it.
-    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=True, default=msgspec.to_builtins) + "\n"
 
 
 def _recorded(recording: Recording, with_reasoning: bool) -> dict[str, Any]:
@@ -262,11 +256,11 @@ def _recorded(recording: Recording, with_reasoning: bool) -> dict[str, Any]:
     return {
         "text": recording.text,
         **thought,
-        "terms": msgspec.to_builtins(recording.terms),
-        "end": msgspec.to_builtins(end),
-        "stats": all_in_json(recording.measured),
+        "terms": recording.terms,
+        "end": end,
+        "stats": {**speculation_in_json(recording.stats), **timings_in_json(recording.measured)},
         "against_plain": headline.in_json(headline.headline_of(recording)),
-        "rounds": [msgspec.to_builtins(round_) for round_ in rounds if round_ is not None],
+        "rounds": [round_ for round_ in rounds if round_ is not None],
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.chat import refusals
-from eaglechat.chat.measured import MeasuredPart
+from eaglechat.chat.measured import Measured
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession, Opened, Running, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
@@ -20,8 +20,8 @@ from eaglechat.wire.records import FinishReason, Part, Prefill
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
 from eaglechat.words.headline import headline_of, in_short
-from eaglechat.words.statistics import ENDINGS
-from eaglechat.words.wording import percent, plural, tokens_per_second, two_decimals
+from eaglechat.words.statistics import ENDINGS, of_part
+from eaglechat.words.wording import plural, tokens_per_second
 
 Kind = Severity | Literal["question", "reply", "thought", "window"]
 
@@ -90,7 +90,8 @@ def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
             case Opened(pair, info, can):
                 text = _greeting(info, pair, can)
             case Died():
-                text = wording.died_in_chat(notice.news)
+                stopped = wording.engine_stopped(notice.news)
+                text = f"{stopped} Your chat is saved. {{chat.load_again}} loads the models again."
             case said:
                 text = wording.sentence(said) if notice.kind == "error" else said
         yield Entry(f"notice {notice.id}", notice.kind, text)
@@ -152,17 +153,12 @@ def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
     return f"reading the prompt {prefill.done / prefill.total:.0%}"
 
 
-def thought(part: MeasuredPart | None) -> str:
+def thought(part: Measured | None) -> str:
     """The line of folded reasoning: how long it took, and how much of it was accepted."""
     if part is None:
         return "thought"
-    said = [f"thought for {part.ms / 1000:.0f} s", plural(part.written, "token")]
-    if part.stats.acceptance_rate is not None:
-        said.append(f"{percent(part.stats.acceptance_rate)} accepted")
-        said.append(f"length {two_decimals(part.stats.mean_accepted_length)}")
-    if part.tokens_per_second is not None:
-        said.append(tokens_per_second(part.tokens_per_second))
-    return ", ".join(said)
+    said = f"thought for {part.ms / 1000:.0f} s", plural(part.tokens, "token"), of_part(part)
+    return ", ".join(filter(None, said))
 
 
 def end_note(recording: Recording, n_ctx: int) -> str:

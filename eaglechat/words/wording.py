@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rich.cells import cell_len, set_cell_size
 
@@ -119,15 +119,6 @@ def ago(then: float, now: float) -> str:
     return datetime.datetime.fromtimestamp(then).strftime("%Y-%m-%d")
 
 
-def day_and_time(then: float, now: float) -> str:
-    """When something was: `today 14:05`, `yesterday 09:12`, or with its date. Both are in seconds
-    since 1970."""
-    moment, today = map(datetime.datetime.fromtimestamp, (then, now))
-    days = (today.date() - moment.date()).days
-    day = {0: "today", 1: "yesterday"}.get(days) or f"{moment:%Y-%m-%d}"
-    return f"{day} {moment:%H:%M}"
-
-
 def why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
@@ -180,20 +171,10 @@ def auto_in_words(auto: AutoDraft) -> tuple[str, str]:
 
 
 def engine_stopped(event: Died) -> str:
-    """That the engine process has ended, and the last lines of its log."""
-    log = "" if event.exit_status is None else _log(event.log_tail)
-    return f"{sentence(event.why)} {log}".rstrip()
-
-
-def died_in_chat(event: Died) -> str:
-    """The same in a chat. The log comes first, because the reader sees the last line."""
-    log = "" if event.exit_status is None else f"{_log(event.log_tail)}\n"
-    return (
-        f"{log}{sentence(event.why)} "
-        "Your chat is saved. {chat.load_again} loads the models again."
-    )
-
-
-def _log(lines: Iterable[str]) -> str:
-    text = "\n".join(f"  {fitting(line, _LOG_LINE)}" for line in lines)
-    return f"The last lines of the engine's log:\n{text}" if text else "The engine's log is empty."
+    """That the engine process has ended, below the last lines of its log: the reader sees the last
+    line."""
+    if event.exit_status is None:
+        return sentence(event.why)
+    lines = "\n".join(f"  {fitting(line, _LOG_LINE)}" for line in event.log_tail)
+    log = f"The last lines of the engine's log:\n{lines}" if lines else "The engine's log is empty."
+    return f"{log}\n{sentence(event.why)}"

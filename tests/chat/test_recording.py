@@ -79,7 +79,7 @@ def part_round(*parts: Part | None, ms: float = 10.0) -> Round:
     return replace(a_round(drafted=0, accepted=0, ms=ms), tokens=tokens)
 
 
-def test_parts_are_counted_apart_and_markers_belong_to_none() -> None:
+def test_parts_are_counted_apart_and_markers_belong_to_the_part_before() -> None:
     stats = by_part(
         [
             part_round(None),
@@ -89,7 +89,7 @@ def test_parts_are_counted_apart_and_markers_belong_to_none() -> None:
         ]
     )
 
-    assert (stats[Part.REASONING].written, stats[Part.ANSWER].written) == (3, 2)
+    assert (stats[Part.REASONING].tokens, stats[Part.ANSWER].tokens) == (5, 2)
     assert (stats[Part.REASONING].ms, stats[Part.ANSWER].ms) == (50.0, 15.0)
     assert stats[Part.REASONING].tokens_per_second == pytest.approx(5 / 0.05)
 
@@ -97,4 +97,4 @@ def test_parts_are_counted_apart_and_markers_belong_to_none() -> None:
 def test_a_reply_without_reasoning_has_one_part() -> None:
     rounds = [a_round(drafted=3, accepted=2)]
     ((part, own),) = by_part(rounds).items()
-    assert (part, own.written, own.ms, own.stats) == (Part.ANSWER, 3, 10.0, stats_of(rounds))
+    assert (part, own.tokens, own.ms, own.stats) == (Part.ANSWER, 3, 10.0, stats_of(rounds))

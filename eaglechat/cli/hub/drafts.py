@@ -16,7 +16,8 @@ from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import Found, Target, Way, find_drafts
 from eaglechat.hub.local import library
 from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
-from eaglechat.words import drafting, ways
+from eaglechat.hub.units import format_bytes
+from eaglechat.words import ways
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +89,10 @@ def _way(target: Target, way: Way) -> dict[str, Any]:
 
 def _print(found: Found) -> None:
     target = found.target
-    about = [drafting.brief(target.header)] if target.header else []
+    about = []
+    if (header := target.header) is not None:
+        size = format_bytes(header.size_bytes)
+        about.append(f"{header.architecture} {header.quantization} {size}")
     about += [f"made from {', '.join(target.base_models)}"] if target.base_models else []
     print(f"{target.name}  {', '.join(about)}".rstrip())
     for way in found.ways:

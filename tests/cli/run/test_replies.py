@@ -311,7 +311,7 @@ def test_json_has_both_and_the_numbers_of_each_part() -> None:
     report = msgspec.json.decode(msgspec.json.encode(reply.report()))
 
     assert (report["reasoning"], report["text"]) == ("Two, two.", "4.")
-    assert report["parts"]["reasoning"]["tokens"] == 2
+    assert report["parts"]["reasoning"]["tokens"] == 3
     assert report["parts"]["answer"]["tokens_per_second"] == pytest.approx(100.0)
 
 
@@ -325,6 +325,6 @@ def test_rounds_that_an_engine_settles_count_in_place_of_those_told_before() -> 
 
     assert recording.reasoning == "Two"
     counted = recording.by_part[Part.REASONING]
-    assert (counted.written, counted.ms) == (1, 20.0)
+    assert (counted.tokens, counted.ms) == (1, 20.0)
     written = [msgspec.json.decode(line, type=Round) for line in trace.getvalue().splitlines()]
     assert written == [ROUNDS[1], final]

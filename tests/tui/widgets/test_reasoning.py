@@ -55,8 +55,8 @@ async def test_reasoning_streams_above_the_answer_and_then_is_one_line(
 
         await user.sees("▸ thought for")
         await user.sees("tokens,")
-        await user.sees("% accepted, length")
-        await user.sees("tok/s")
+        await user.sees("tok/s, kept ")
+        await user.sees(" tokens a round")
         await user.sees("Blue is one, red another.")
         assert thought(user).is_folded
 

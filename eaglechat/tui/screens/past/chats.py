@@ -248,7 +248,7 @@ def _words(chat: ChatSummary) -> tuple[str, str]:
 
 
 def _when(chat: ChatSummary) -> str:
-    return wording.day_and_time(chat.used, time.time())
+    return wording.ago(chat.used, time.time())
 
 
 def _passage(found: Hit) -> Content:

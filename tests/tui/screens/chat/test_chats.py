@@ -138,7 +138,7 @@ async def test_the_open_chat_is_renamed_and_not_deleted(
         await user.command("chats.open")
         await user.on(ChatsScreen)
         await user.sees("1 chat")
-        assert rows(user)[0].splitlines()[1].startswith("open  today ")
+        assert rows(user)[0].splitlines()[1].startswith("open  just now ")
         await user.command("list.remove")
         await user.sees("This chat is open.")
         await user.command("chats.rename")
