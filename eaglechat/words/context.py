@@ -15,10 +15,8 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown, text_of, tokens_about
-from eaglechat.wire.stats import SpeculationStats
-from eaglechat.words import headline, wording
-from eaglechat.words.numbers import Numbers
-from eaglechat.words.statistics import of_whole_reply
+from eaglechat.words import headline, numbers, wording
+from eaglechat.words.statistics import of_part, summary
 
 _LONGEST_TITLE = 40
 """In cells: a turn then fits on one line of 80 columns, with its number and length."""
@@ -154,50 +152,31 @@ def _short(title: str) -> str:
 # The reply on show
 
 
-def of_reply(session: ChatSession, numbers: Numbers) -> str:
+def of_reply(session: ChatSession) -> str:
     """The reply on show: its speed, its acceptance, its times; empty without a reply."""
-    lines = "\n".join(f"{name:<{_NAME}}{said}" for name, said in _said(session, numbers) if said)
+    lines = "\n".join(f"{name:<{_NAME}}{said}" for name, said in _said(session) if said)
     return f"This reply\n{lines}" if lines else ""
 
 
-def _said(session: ChatSession, numbers: Numbers) -> Iterator[tuple[str, str]]:
+def _said(session: ChatSession) -> Iterator[tuple[str, str]]:
     shown = session.shown
     if shown is None or not shown.rounds:
         return
-    known = numbers.headline
+    known, unreported = numbers.headline(session), numbers.unreported(session)
     said = f"{headline.times(known)} {headline.beside_times(known)}".strip()
     yield "speed", ", ".join(filter(None, (said, headline.of_most(known), headline.speed(known))))
     if plain := headline.plain_speed(known):
         yield "plain", f"{plain}, measured in plain rounds of this reply"
-    yield "kept", numbers.unreported or _kept(numbers.reply)
-    if numbers.reply.tested and not numbers.unreported:
-        length = wording.two_decimals(numbers.reply.mean_accepted_length)
-        yield "a round", f"{length} tokens, plain rounds not counted"
+    drafts = [unreported] if unreported else summary(shown.measured, is_over=False)
+    yield from zip(("drafts", ""), drafts, strict=False)
     for name, part in shown.by_part.items() if shown.has_reasoning else ():
-        parts = [
-            wording.tokens_per_second(part.tokens_per_second or 0.0),
-            f"kept {wording.percent(part.stats.acceptance_rate)}",
-            f"{wording.two_decimals(part.stats.mean_accepted_length)} tokens a round",
-        ]
-        yield name.value, ", ".join(parts)
+        yield name.value, of_part(part)
     times = session.running is None and shown.measured.timings
     if times:
         read = f"{times.prefill_tokens:,} tokens read, {times.reused_tokens:,} cached"
         yield "prompt", f"{read}, {times.prefill_ms:,.0f} ms"
-    elif session.running is not None and (prefill := session.running.prefill) is not None:
-        read = f"{prefill.done:,} of {prefill.total:,} tokens read"
-        yield "prompt", f"{read}, {prefill.reused:,} cached"
     yield "draft times", wording.not_reported(session.hello, "own") or ""
-    if numbers.auto is not None:
-        choice, ledger = wording.auto_in_words(numbers.auto)
+    if (auto := numbers.auto(session)) is not None:
+        choice, ledger = wording.auto_in_words(auto)
         yield "auto", choice
         yield "", ledger
-
-
-def _kept(stats: SpeculationStats) -> str:
-    if stats.is_of_whole_reply:
-        return of_whole_reply(stats)
-    if not stats.tested:
-        return ""
-    share = wording.percent(stats.acceptance_rate)
-    return f"{share} ({stats.accepted:,} of {stats.tested:,} tested)"

@@ -1,10 +1,7 @@
-"""The numbers that the panel and the status line show, taken from the session, and what is said of
-a control where the screen does not show it."""
+"""What the panel and the status line show of a session besides its headline, and what is said of a
+control where the screen does not show it."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from eaglechat.chat.controls import (
     DRAFTER,
@@ -16,18 +13,13 @@ from eaglechat.chat.controls import (
     Controls,
     not_followed,
 )
-from eaglechat.chat.measured import RoundMeans
-from eaglechat.chat.recording import Recording
 from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
-from eaglechat.wire.protocol import AUTO, Recommended
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, Round
-from eaglechat.wire.stats import SpeculationStats
+from eaglechat.wire.protocol import AUTO
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 from eaglechat.words import wording
 from eaglechat.words.headline import Headline, headline_of
 
-_MOST_ROUNDS = 512
-"""The most rounds that the panel draws."""
 _OF_A_DRAFTER = (SHAPE.name, P_MIN.name)
 """The controls that n-grams do not follow."""
 _LABELS = {
@@ -38,78 +30,69 @@ _LABELS = {
 }
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """The numbers at one moment. “The reply on show” is the one being written, or else the last
-    one. None means not measured yet."""
-
-    headline: Headline
-    reply: SpeculationStats
-    """Counts over the whole reply on show."""
-    stretch: SpeculationStats
-    """Counts over the rounds of the headline: those of this reply since its draft length was last
-    set by hand."""
-    means: RoundMeans | None
-    """Of the same rounds."""
-    rounds: tuple[Round, ...]
-    """The latest rounds of the reply on show, oldest first."""
-    room: str
-    """The tokens in the context, and its size if that is known."""
-    off: str | None
-    """Why nothing is drafted; None if something is."""
-    controls: Controls
-    unreported: str | None
-    """“not reported by X”, or None if the engine reports the origins of tokens."""
-    engine: str
-    """The engine that wrote the reply on show, or will write the first one; empty for eaglechat's
-    own."""
-    without_effect: Mapping[str, str]
-    """Why it makes no difference what a control is, by the names of those of which this is so."""
-    only_ngrams: bool
-    """Whether the pair has no drafter."""
-    drafts_as_asked: bool
-    """Whether the engine follows the controls of drafting."""
-    recommended: Recommended
-    """The sampling that the target's file recommends."""
-    drafters: tuple[str, ...]
-    """The choices of the drafter that the pair has."""
-    longest: int
-    """The most tokens that what drafts can draft in a round."""
-    auto: AutoDraft | None
-    """The latest choice of the automatic draft length; None while that is not in use."""
-
-
-def numbers_of(session: ChatSession) -> Numbers:
-    shown, controls = session.shown or Recording(session.terms), session.controls
-    rounds = tuple(shown.rounds[-_MOST_ROUNDS:])
-    n_past, n_ctx, room = session.n_past, session.n_ctx, "not known"
-    if n_past or (n_ctx and not (rounds and not rounds[-1].n_past)):
-        room = f"{n_past:,} / {n_ctx:,}" if n_ctx else f"{n_past:,}"
+def headline(session: ChatSession) -> Headline:
+    """Of the reply on show: the one being written, or else the last one."""
+    shown = session.shown
+    if shown is None:
+        return Headline()
     # Another pair may have written it.
     info = session.info if shown.terms.pair == session.pair.name else None
-    drafters = session.info.drafters if session.info else ()
-    kinds = (AUTO, *(one.kind for one in drafters), "ngram", "none", controls.drafter)
-    usable = (one.longest for one in drafters if controls.drafter in (AUTO, one.kind))
-    only_ngrams = session.info is not None and not (session.info.drafters or session.info.server)
-    return Numbers(
-        headline=headline_of(shown, info, is_over=session.running is None),
-        reply=shown.stats,
-        stretch=shown.stretch.stats,
-        means=shown.stretch.means,
-        rounds=rounds,
-        room=room,
-        off=speculation_off(session.info, controls, shown.speculation_stopped),
-        controls=controls,
-        unreported=wording.not_reported(session.hello, "origins"),
-        engine=shown.terms.engine,
-        without_effect=_without_effect(session, only_ngrams=only_ngrams),
-        only_ngrams=only_ngrams,
-        drafts_as_asked=session.can.draft_length,
-        recommended=session.recommended,
-        drafters=tuple(word for word in DRAFTER.words if word in kinds),
-        longest=max(usable, default=N_DRAFT_MAX_LIMIT),
-        auto=rounds[-1].auto if rounds and controls.n_draft_max == AUTO else None,
-    )
+    return headline_of(shown, info, is_over=session.running is None)
+
+
+def room(session: ChatSession) -> str:
+    """The tokens in the context, and its size if that is known."""
+    n_past, n_ctx, shown = session.n_past, session.n_ctx, session.shown
+    is_unknown = shown is not None and shown.rounds and not shown.rounds[-1].n_past
+    if not n_past and (is_unknown or not n_ctx):
+        return "not known"
+    return f"{n_past:,} / {n_ctx:,}" if n_ctx else f"{n_past:,}"
+
+
+def off(session: ChatSession) -> str | None:
+    """Why nothing is drafted, as it stands behind a colon; None if something is."""
+    stopped = session.shown.speculation_stopped if session.shown else None
+    return speculation_off(session.info, session.controls, stopped)
+
+
+def unreported(session: ChatSession) -> str | None:
+    """“not reported by X”, or None if the engine reports the origins of tokens."""
+    return wording.not_reported(session.hello, "origins")
+
+
+def has_only_ngrams(session: ChatSession) -> bool:
+    return session.info is not None and not (session.info.drafters or session.info.server)
+
+
+def drafters(session: ChatSession) -> tuple[str, ...]:
+    """The choices of the drafter that the pair has."""
+    kinds = [one.kind for one in session.info.drafters] if session.info else []
+    usable = (AUTO, *kinds, "ngram", "none", session.controls.drafter)
+    return tuple(word for word in DRAFTER.words if word in usable)
+
+
+def longest(session: ChatSession) -> int:
+    """The most tokens that what drafts can draft in a round."""
+    known = session.info.drafters if session.info else ()
+    usable = (one.longest for one in known if session.controls.drafter in (AUTO, one.kind))
+    return max(usable, default=N_DRAFT_MAX_LIMIT)
+
+
+def auto(session: ChatSession) -> AutoDraft | None:
+    """The latest choice of the automatic draft length; None while that is not in use."""
+    is_used = session.shown and session.controls.n_draft_max == AUTO and session.shown.rounds
+    return session.shown.rounds[-1].auto if session.shown and is_used else None
+
+
+def without_effect(session: ChatSession) -> dict[str, str]:
+    """Why it makes no difference what a control is, by the names of those of which this is so."""
+    reasoning = session.reasoning
+    ignored = dict.fromkeys(not_followed(session.can), "this engine ignores it")
+    of_a_drafter = _OF_A_DRAFTER if has_only_ngrams(session) else ()
+    switches = {THINKING.name: reasoning.on_off, EFFORT.name: reasoning.efforts}
+    no_switch = "the model's chat template has no switch for it"
+    unswitched = {name: no_switch for name, has_one in switches.items() if not has_one}
+    return {**dict.fromkeys(of_a_drafter, "only n-grams draft"), **ignored, **unswitched}
 
 
 # Controls in words
@@ -123,13 +106,3 @@ def in_force(control: Control, controls: Controls, since: str) -> str:
     """“From the next {since} on: temp 0.80.” `since` is “round” or “reply”."""
     word = control.word(getattr(controls, control.name))
     return f"From the next {since} on: {label(control)} {wording.NAMES.get(word, word)}."
-
-
-def _without_effect(session: ChatSession, *, only_ngrams: bool) -> dict[str, str]:
-    reasoning = session.reasoning
-    ignored = dict.fromkeys(not_followed(session.can), "this engine ignores it")
-    of_a_drafter = dict.fromkeys(_OF_A_DRAFTER if only_ngrams else (), "only n-grams draft")
-    switches = {THINKING.name: reasoning.on_off, EFFORT.name: reasoning.efforts}
-    no_switch = "the model's chat template has no switch for it"
-    unswitched = {name: no_switch for name, has_one in switches.items() if not has_one}
-    return {**of_a_drafter, **ignored, **unswitched}

@@ -15,7 +15,7 @@ from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason, Round
 from eaglechat.words import headline as words
 from eaglechat.words.headline import Headline, headline_of
-from eaglechat.words.numbers import numbers_of
+from eaglechat.words.numbers import headline as headline_on_show
 from tests.chat.headless import Headless, reopened
 from tests.chat.records import TERMS, recorded, round_of, with_checks
 
@@ -154,23 +154,25 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
     chat.engine.plays_checks = True
     chat.engine.reply = " ".join(f"word{index}" for index in range(300))
     chat.ask("drafted")
-    headline = numbers_of(chat.session).headline
+    headline = headline_on_show(chat.session)
     assert headline.verdict == "faster"
     assert headline.of
     note = chat.entries[-1].below()
     said = words.in_short(dataclasses.replace(headline, of=""))
     assert note is not None
     assert note.startswith(said)
-    numbers = numbers_of(chat.session)
+    assert chat.session.shown is not None
+    stats = chat.session.shown.stretch.stats
     again = reopened(chat)
-    now = numbers_of(again.session).headline
+    now = headline_on_show(again.session)
     assert now.verdict == headline.verdict
     assert now.gain is not None
     assert headline.gain is not None
     assert now.gain.speed_up == pytest.approx(headline.gain.speed_up, rel=1e-3)
     assert now.gain.error == pytest.approx(headline.gain.error, rel=1e-2)
     assert again.entries[-1].below() == note
-    assert numbers_of(again.session).stretch == numbers.stretch
+    assert again.session.shown is not None
+    assert again.session.shown.stretch.stats == stats
 
 
 @pytest.mark.parametrize(

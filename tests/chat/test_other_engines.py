@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from eaglechat.chat.refusals import no_comparison
 from eaglechat.wire.protocol import AUTO, Capabilities, Set
-from eaglechat.words.numbers import numbers_of
+from eaglechat.words import numbers
 from eaglechat.words.wording import not_reported
 from tests.chat.headless import Headless, reopened
 from tests.tui.scripted import REPLY, ScriptedEngine
@@ -36,14 +36,15 @@ def test_what_is_reported_is_counted_and_the_rest_is_named(chat: Headless) -> No
     chat.ask("why?")
 
     assert chat.texts == ["why?", REPLY]
-    numbers = numbers_of(chat.session)
-    assert numbers.reply.accepted > 0
-    assert numbers.headline.state == "not measured"
-    assert numbers.headline.tokens_per_second
-    assert numbers.means is not None
-    assert numbers.means.draft_ms is None
+    shown, headline = chat.session.shown, numbers.headline(chat.session)
+    assert shown is not None
+    assert shown.stats.accepted > 0
+    assert headline.state == "not measured"
+    assert headline.tokens_per_second
+    assert shown.stretch.round_means is not None
+    assert shown.stretch.round_means[0] is None
     assert not_reported(chat.session.hello, "own") == "not reported by llama-server"
-    rejected = [round_.rejected for round_ in numbers.rounds if round_.rejected]
+    rejected = [round_.rejected for round_ in shown.rounds if round_.rejected]
     assert {(token.id, token.text, token.probability) for token in rejected} == {(None, None, None)}
 
 
@@ -85,13 +86,13 @@ def test_drafting_that_was_settled_when_it_was_started_stays(
     assert chat.said == [
         "llama-server drafts the way it was started; eaglechat cannot change that."
     ]
-    assert not numbers_of(chat.session).drafts_as_asked
+    assert not chat.session.can.draft_length
 
 
 def test_an_engine_that_does_not_say_where_tokens_come_from_is_named(chat: Headless) -> None:
-    assert numbers_of(chat.session).unreported is None
+    assert numbers.unreported(chat.session) is None
     reports(chat, Capabilities())
-    assert numbers_of(chat.session).unreported == "not reported by llama-server"
+    assert numbers.unreported(chat.session) == "not reported by llama-server"
 
 
 def test_the_engine_that_wrote_a_reply_is_kept_with_it(chat: Headless) -> None:
@@ -119,8 +120,8 @@ def test_an_engine_whose_program_restarts_says_so_when_drafting_is_turned(chat: 
     chat.session.change_controls(replace(before, ngram=not before.ngram, temperature=0.2))
     assert chat.said[-1] == "llama-server drafts only chains, without n-grams."
     assert chat.session.controls == replace(before, temperature=0.2)
-    assert numbers_of(chat.session).without_effect.keys() >= {"ngram", "shape"}
-    assert numbers_of(chat.session).engine == "llama-server"
+    assert numbers.without_effect(chat.session).keys() >= {"ngram", "shape"}
+    assert chat.session.terms.engine == "llama-server"
 
 
 def test_a_server_without_a_name_begins_a_sentence(chat: Headless) -> None:
@@ -140,9 +141,10 @@ def test_plain_rounds_do_not_make_verifying_look_cheaper(tmp_path: Path) -> None
     (drafting, *_) = [one for one in chat.session.turns.last_reply.recording.rounds if one.drafted]
     quick = msgspec.structs.replace(drafting.timings, verify_ms=0.001, draft_ms=0.0)
     plain = msgspec.structs.replace(drafting, drafted=(), n_tested=0, n_accepted=0, timings=quick)
-    before = numbers_of(chat.session).means
+    recording = chat.session.turns.last_reply.recording
+    before = recording.stretch.round_means
     assert before is not None
     for _ in range(30):
-        chat.session.turns.last_reply.recording.add(plain)
+        recording.add(plain)
 
-    assert numbers_of(chat.session).means == before
+    assert recording.stretch.round_means == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,7 @@ from eaglechat.settings.model import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
 from eaglechat.wire.records import FinishReason, Prefill
-from eaglechat.words.numbers import numbers_of
+from eaglechat.words import numbers
 from eaglechat.words.timeline import progress
 from tests.chat.headless import Headless, reopened
 from tests.chat.home import Home
@@ -175,9 +174,10 @@ def test_the_numbers_are_all_of_the_version_on_show(chat: Headless) -> None:
     chat.finish()
 
     def of_this_reply_alone() -> bool:
-        numbers, reply = numbers_of(chat.session), chat.session.turns.last_reply
+        shown, reply = chat.session.shown, chat.session.turns.last_reply
         assert reply
-        return numbers.stretch == numbers.reply and chat.session.n_past == reply.recording.n_past
+        assert shown is reply.recording
+        return shown.stretch.stats == shown.stats and chat.session.n_past == shown.n_past
 
     again = chat.session.turns.path[1]
     chat.session.step(again.id, -1)
@@ -241,16 +241,16 @@ def test_what_the_models_maker_recommends_holds_until_somebody_sets_it(tmp_path:
 def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.rounds(4)
-    numbers = numbers_of(chat.session)
-    assert numbers.reply.rounds == len(numbers.rounds) == 4
+    shown = chat.session.shown
+    assert shown
+    assert shown.stats.rounds == len(shown.rounds) == 4
     assert chat.session.n_past > 0
     chat.finish()
     shown = chat.session.shown
     assert shown
     assert shown.end
-    speed = numbers_of(chat.session).headline.tokens_per_second
+    speed = numbers.headline(chat.session).tokens_per_second
     assert speed == pytest.approx(shown.end.tokens_per_second)
-    assert numbers_of(chat.session).reply == shown.stats
 
 
 def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) -> None:
@@ -273,7 +273,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.session.change_draft_length(1)
     chat.session.stop()
     chat.finish()
-    before, numbers = chat.entries[1:], numbers_of(chat.session)
+    before, room = chat.entries[1:], numbers.room(chat.session)
     again = reopened(chat, "half a thought")
     assert again.session.chat.unsent[0].text == "half a thought"
     for was, now in zip(before, again.entries, strict=True):
@@ -284,8 +284,7 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
             assert now.recording.end == was.recording.end
             assert now.recording.stats == was.recording.stats
             assert now.recording.terms == was.recording.terms
-    shown = numbers_of(again.session)
-    assert replace(shown, controls=numbers.controls) == numbers
+    assert numbers.room(again.session) == room
     again.ask("three")
     assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
 

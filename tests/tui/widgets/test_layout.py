@@ -31,7 +31,7 @@ from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
-from eaglechat.words.numbers import numbers_of
+from eaglechat.words import numbers
 from tests.ggufs import write_target
 from tests.tui.driving import WIDE, Driver
 from tests.tui.scripted_desk import ScriptedDesk, entry
@@ -153,7 +153,7 @@ async def test_the_folded_panel_hides_no_line_of_the_prompt(drive: Drive) -> Non
 
 
 async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
-    drive: Drive,
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with drive(size=(44, 24)) as user:
         await user.open_chat()
@@ -169,9 +169,9 @@ async def test_the_status_line_leaves_out_what_does_not_fit_and_keeps_the_speed(
             assert len(line) <= width - 2
             assert line.split("   ")[:shown] == parts[:shown]
             assert sum(cell in "·◦▁▂▃▄▅▆▇█" for cell in line) == rounds
-        numbers = numbers_of(user.chat.session)
-        told = replace(numbers.headline, state="told", gain=MeasuredGain(1.4, 0.1), of="")
-        status.show(replace(numbers, headline=told))
+        headline = numbers.headline(user.chat.session)
+        told = replace(headline, state="told", gain=MeasuredGain(1.4, 0.1), of="")
+        monkeypatch.setattr(numbers, "headline", lambda _: told)
         assert status.render().plain.startswith("1.4x plain   137 tok/s   kept 75%   ")
         await user.press("f3")
         await user.until(lambda: "off   137" in status.render().plain, "speculation off")

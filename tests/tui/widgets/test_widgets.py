@@ -11,7 +11,6 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 
 from eaglechat.chat.controls import TEMPERATURE
-from eaglechat.chat.measured import RoundMeans
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import (
     change_marks,
@@ -185,13 +184,13 @@ def plain(rows: list[Content]) -> list[str]:
 def test_why_is_the_arithmetic_of_a_round_and_the_share_of_guesses_kept() -> None:
     assert plain(why_rows(None, None, SpeculationStats(), 38))[-1] == "nothing drafted yet"
     latest = stats_of([round_of(1, 2, 3), round_of(1, 2, 3), round_of(1, 2), round_of(1)])
-    lines = plain(why_rows(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 38))
+    lines = plain(why_rows((3.21, 31.8, 1.73), 29.4, latest, 38))
     assert lines[0] == "draft 3.2 + check 32 ms  = 1.7 tok"
     assert lines[1] == "plain 34 ms              = 1 tok"
     assert lines[2].startswith("kept  71% ")
     assert lines[3] == "1st 75%  2nd 67%"
-    assert plain(why_rows(RoundMeans(3.21, 31.8, 1.73), 29.4, latest, 9))[3] == "1st 75%"
-    assert plain(why_rows(RoundMeans(None, 31.8, 1.73), None, latest, 38))[0].startswith(
+    assert plain(why_rows((3.21, 31.8, 1.73), 29.4, latest, 9))[3] == "1st 75%"
+    assert plain(why_rows((None, 31.8, 1.73), None, latest, 38))[0].startswith(
         "draft + check 32 ms "
     )
 

@@ -73,10 +73,9 @@ from eaglechat.tui.widgets.transcript.token_styles import legend
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
-from eaglechat.words import context, wording
+from eaglechat.words import context, numbers, wording
 from eaglechat.words.addresses import cannot_open, shown_address
 from eaglechat.words.export import Format
-from eaglechat.words.numbers import in_force, label, numbers_of
 from eaglechat.words.timeline import Entry, entries, entries_of, progress
 
 SAVES_PER_SECOND = 1
@@ -360,13 +359,12 @@ class ChatScreen(EagleScreen[None]):
             self._late_numbers.stop()
             self._late_numbers = None
         session = self.session
-        numbers = numbers_of(session)
         is_flat = self.has_class("-panel-flat")
-        self.query_one("#panel", SpeculationPanel).show(numbers, is_close=is_flat)
-        self.query_one("#status", StatusLine).show(numbers)
+        self.query_one("#panel", SpeculationPanel).show(session, is_close=is_flat)
+        self.query_one("#status", StatusLine).show(session)
         is_told = wording.not_reported(session.hello, "own") is None
         if self.has_class("-trace"):
-            kinds = legend(self.app, numbers.unreported, are_rejected_known=is_told)
+            kinds = legend(self.app, numbers.unreported(session), are_rejected_known=is_told)
             self.query_one("#legend", Static).update(kinds, layout=False)
         doing, state = None, "ready"
         if session.running is not None:
@@ -381,7 +379,7 @@ class ChatScreen(EagleScreen[None]):
         if session.role:
             subject += f" · role {session.role.name}"
         if not self._shows_panel:
-            state += f"   ctx {numbers.room}"
+            state += f"   ctx {numbers.room(session)}"
         if session.recorder.is_behind:
             state = f"not saved   {state}"
         self.query_one(TitleBar).show(subject=subject, state=state)
@@ -444,15 +442,14 @@ class ChatScreen(EagleScreen[None]):
         session.change_controls(wanted)
         if getattr(self.controls, control.name) != getattr(wanted, control.name):
             return  # The session has said why not.
-        numbers = numbers_of(session)
         if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
             self.say(why)
-        elif why := numbers.without_effect.get(control.name):
-            self.say(f"{label(control)} has no effect: {why}.")
+        elif why := numbers.without_effect(session).get(control.name):
+            self.say(f"{numbers.label(control)} has no effect: {why}.")
         elif not self._shows(control):
             is_live = session.running is not None and session.can.own
             since = "round" if is_live and control in CONTROLS else "reply"
-            self.say(in_force(control, self.controls, since))
+            self.say(numbers.in_force(control, self.controls, since))
 
     def _shows(self, control: Control) -> bool:
         """Whether the panel or the status line shows what a control is."""
@@ -685,7 +682,7 @@ class ChatScreen(EagleScreen[None]):
 
     def action_context(self) -> None:
         said = context.in_words(self._context_use(self.prompt.text))
-        of_reply = context.of_reply(self.session, numbers_of(self.session))
+        of_reply = context.of_reply(self.session)
         self.open(Ask("Context", "\n\n".join(filter(None, (said, of_reply)))))
 
     def _context_use(self, text: str) -> context.ContextUse:

@@ -10,17 +10,17 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from eaglechat.chat.measured import RoundMeans
+from eaglechat.chat.measured import Stretch
 from eaglechat.chat.refusals import SWITCHED_OFF
+from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import SpeculationStats
 from eaglechat.words import headline as words
-from eaglechat.words import wording
+from eaglechat.words import numbers, wording
 from eaglechat.words.bars import bar, column, round_glyph
-from eaglechat.words.numbers import Numbers
 from eaglechat.words.statistics import of_whole_reply
 from eaglechat.words.wording import percent
 
@@ -38,6 +38,8 @@ _LARGE = (
 )
 """Three cells of each of `_KEYS`, in three rows."""
 _GAP = "   "
+_MOST_ROUNDS = 512
+"""The most rounds that are drawn."""
 _ROUNDS_PER_COLUMN = 4
 """At least: single rounds write 1 token or 5, which is no speed yet."""
 _GAUGE_CELLS = 20
@@ -67,64 +69,68 @@ class Measures(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._numbers: Numbers | None = None
+        self._session: ChatSession | None = None
         self._is_close = False
         self._drawn, self._parts = Content(""), list[str]()
         """What is shown, and the part that each row belongs to."""
         self._width = 0
         """That it was drawn for."""
 
-    def show(self, numbers: Numbers, *, is_close: bool) -> None:
+    def show(self, session: ChatSession, *, is_close: bool) -> None:
         """`is_close` leaves out empty rows, where the screen is low."""
-        self._numbers, self._is_close = numbers, is_close
+        self._session, self._is_close = session, is_close
         before, height = self._drawn, len(self._parts)
-        self._draw(numbers)
+        self._draw(session)
         if not before.is_same(self._drawn):
             self.refresh(layout=height != len(self._parts))
 
-    def _draw(self, numbers: Numbers) -> None:
+    def _draw(self, session: ChatSession) -> None:
         self._width = self.content_size.width
-        rows = [*self._rows(numbers, self._width)]
+        rows = [*self._rows(session, self._width)]
         self._parts = [part for part, _ in rows]
         self._drawn = Content("\n").join(row for _, row in rows)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len([*self._rows(self._numbers, width)]) if self._numbers is not None else 0
+        return len([*self._rows(self._session, width)]) if self._session is not None else 0
 
     def render(self) -> Content:
-        if self._numbers is not None and self._width != self.content_size.width:
-            self._draw(self._numbers)
+        if self._session is not None and self._width != self.content_size.width:
+            self._draw(self._session)
         return self._drawn
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         part = self._parts[event.y] if event.y < len(self._parts) else ""
         self.tooltip = _TOOLTIPS.get(part)
 
-    def _rows(self, numbers: Numbers, width: int) -> Iterator[_Row]:
-        known, rounds = numbers.headline, numbers.rounds
+    def _rows(self, session: ChatSession, width: int) -> Iterator[_Row]:
+        known, shown = numbers.headline(session), session.shown
+        rounds = shown.rounds[-_MOST_ROUNDS:] if shown else ()
         empty = Content("")
 
         def gap() -> Iterator[_Row]:
             if not self._is_close:
                 yield "", empty
 
-        engine = f" · {numbers.engine}" if numbers.engine else ""
-        yield "", Content.styled(wording.fitting(f"SPEED{engine}", width), HEADING)
+        # That which wrote the reply, or will write the first one; eaglechat's own is not named.
+        engine = (shown.terms if shown else session.terms).engine
+        title = f"SPEED · {engine}" if engine else "SPEED"
+        yield "", Content.styled(wording.fitting(title, width), HEADING)
         for row in speed_rows(known, width, is_begun=bool(rounds)):
             yield "speed", row
         yield from gap()
         for row in chart_rows(rounds, known, width):
             yield "chart", row
-        said = _said(numbers)
+        said = _said(session, known)
         # What is said of drafting stands in the empty row above WHY, so that nothing moves.
         lines = Content.styled(said, SAID).wrap(width) if said and width else [empty]
         for row in lines:
             yield "", row
-        if numbers.unreported is not None:
+        if numbers.unreported(session) is not None:
             return
         yield "", Content.styled("WHY", HEADING)
-        stretch = None if known.state == "plain" else numbers.stretch
-        why = why_rows(numbers.means, known.plain_per_second, stretch, width)
+        stretch = shown.stretch if shown else Stretch()
+        stats = None if known.state == "plain" else stretch.stats
+        why = why_rows(stretch.round_means, known.plain_per_second, stats, width)
         for row in [*why, *[empty] * (_WHY_ROWS - len(why))]:
             yield "why", row
         yield from gap()
@@ -133,19 +139,18 @@ class Measures(Widget):
             yield "", row
 
 
-def _said(numbers: Numbers) -> str:
+def _said(session: ChatSession, known: words.Headline) -> str:
     """What there is to say of drafting beside the numbers: that there is none, or only some; and
     what helps if it is slower."""
-    if numbers.off:
-        return "Off" if numbers.off == SWITCHED_OFF else f"Off: {numbers.off}."
-    if numbers.unreported:
-        known = numbers.unreported
-        if numbers.reply.is_of_whole_reply:
-            known = f"this reply: {of_whole_reply(numbers.reply)}; more is {known}"
-        return wording.sentence(known)
-    if numbers.headline.verdict == "slower" and numbers.controls.n_draft_max != AUTO:
+    if off := numbers.off(session):
+        return "Off" if off == SWITCHED_OFF else f"Off: {off}."
+    if unreported := numbers.unreported(session):
+        if session.shown and session.shown.stats.is_of_whole_reply:
+            unreported = f"this reply: {of_whole_reply(session.shown.stats)}; more is {unreported}"
+        return wording.sentence(unreported)
+    if known.verdict == "slower" and session.controls.n_draft_max != AUTO:
         return with_keys("{chat.auto} lets measurement choose the length")
-    return "No draft model: n-grams only" if numbers.only_ngrams else ""
+    return "No draft model: n-grams only" if numbers.has_only_ngrams(session) else ""
 
 
 def speed_rows(known: words.Headline, width: int, *, is_begun: bool) -> list[Content]:
@@ -214,17 +219,19 @@ def speeds_over(rounds: Sequence[Round], most: int) -> list[tuple[float, bool]]:
 
 
 def why_rows(
-    means: RoundMeans | None,
+    means: tuple[float | None, float, float] | None,
     plain: float | None,
     stats: SpeculationStats | None,
     width: int,
 ) -> list[Content]:
     """At most four rows: a round that drafts, a plain one, the share of guesses kept, and that
-    share by position. `plain` is in tokens per second; `stats` is None if drafting is off."""
+    share by position. `means` are those of `Stretch.round_means`; `plain` is in tokens per second;
+    `stats` is None if drafting is off."""
     rows: list[Content] = []
     if means is not None:
-        draft = "draft" if means.draft_ms is None else f"draft {_ms(means.draft_ms)}"
-        rows.append(_cost(f"{draft} + check {_ms(means.check_ms)} ms", f"{means.tokens:.1f}"))
+        draft_ms, check_ms, tokens = means
+        draft = "draft" if draft_ms is None else f"draft {_ms(draft_ms)}"
+        rows.append(_cost(f"{draft} + check {_ms(check_ms)} ms", f"{tokens:.1f}"))
     rows.append(_cost(f"plain {_ms(1000.0 / plain)} ms", "1") if plain else Content(""))
     if stats is None:
         return rows

@@ -21,12 +21,13 @@ from eaglechat.chat.controls import (
     THINKING,
     Control,
 )
+from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
 from eaglechat.tui.widgets.panel.measures import Measures
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
-from eaglechat.words.numbers import Numbers, label
+from eaglechat.words import numbers
 
 _LENGTHS = (AUTO, *map(str, range(N_DRAFT_MAX_LIMIT + 1)))
 _RARE_LENGTHS = ("7", *map(str, range(9, N_DRAFT_MAX_LIMIT + 1)))
@@ -46,11 +47,11 @@ _HINTS = {
 
 
 class SpeculationPanel(VerticalScroll, can_focus=False):
-    """Shows Numbers. Each control has a knob, with its name as the id."""
+    """Shows a session. Each control has a knob, with its name as the id."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._numbers: Numbers | None = None
+        self._session: ChatSession | None = None
 
     def compose(self) -> ComposeResult:
         yield Measures(id="measures", classes="group")
@@ -75,49 +76,51 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def knob(self, control: Control) -> Knob:
         return self.query_one(f"#{control.name}", Knob)
 
-    def show(self, numbers: Numbers, *, is_close: bool) -> None:
+    def show(self, session: ChatSession, *, is_close: bool) -> None:
         """Bring every reading up to date. `is_close` leaves out empty rows."""
-        self._numbers = numbers
-        self._show_controls(numbers)
-        self.query_one(Measures).show(numbers, is_close=is_close)
-        room = f"{'ctx':{LABEL_CELLS}}{numbers.room}"
+        self._session = session
+        self._show_controls(session)
+        self.query_one(Measures).show(session, is_close=is_close)
+        room = f"{'ctx':{LABEL_CELLS}}{numbers.room(session)}"
         self.query_one("#context", Static).update(room, layout=False)
 
-    def _show_controls(self, numbers: Numbers) -> None:
+    def _show_controls(self, session: ChatSession) -> None:
         """Turn the knobs without posting anything."""
-        controls, auto = numbers.controls, numbers.auto
+        controls, auto = session.controls, numbers.auto(session)
         for control in (ENABLED, NGRAM):
             self.knob(control).show(OFF_AND_ON, control.word(getattr(controls, control.name)))
         for choice in (SHAPE, THINKING, EFFORT):
             self.knob(choice).show(choice.words, getattr(controls, choice.name))
         for number in (TEMPERATURE, P_MIN):
             value = getattr(controls, number.name)
-            is_own = value == numbers.recommended.get(number.name)
+            is_own = value == session.recommended.get(number.name)
             note = "model's" if is_own else ""
             self.knob(number).show(number.steps(value), number.word(value), note=note)
-        self.knob(DRAFTER).show(numbers.drafters, controls.drafter)
+        drafters = numbers.drafters(session)
+        self.knob(DRAFTER).show(drafters, controls.drafter)
         now = str(auto.length) if auto is not None and auto.length is not None else ""
-        length, usable = N_DRAFT_MAX.word(controls.n_draft_max), numbers.longest + 2
+        length, usable = N_DRAFT_MAX.word(controls.n_draft_max), numbers.longest(session) + 2
         self.knob(N_DRAFT_MAX).show(_LENGTHS, length, now=now, usable=usable)
 
         rare = {SHAPE.name, P_MIN.name}
         is_more = self.query_one("#more", Knob).chosen == OFF_AND_ON[1]
-        hidden = {*numbers.without_effect, *(() if is_more else rare)}
+        without_effect = numbers.without_effect(session)
+        hidden = {*without_effect, *(() if is_more else rare)}
         for control in (*CONTROLS, THINKING, EFFORT):
             self.knob(control).display = control.name not in hidden
-        self.query_one("#more").display = not rare <= numbers.without_effect.keys()
-        self.knob(DRAFTER).display = len(numbers.drafters) > _ONE_DRAFTER
+        self.query_one("#more").display = not rare <= without_effect.keys()
+        self.knob(DRAFTER).display = len(drafters) > _ONE_DRAFTER
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         if event.knob.id == "more":
             event.stop()
-            if self._numbers is not None:
-                self._show_controls(self._numbers)
+            if self._session is not None:
+                self._show_controls(self._session)
 
 
 def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
     for control in controls:
-        knob = Knob(label(control), look, left_out=_RARE_LENGTHS, id=control.name)
+        knob = Knob(numbers.label(control), look, left_out=_RARE_LENGTHS, id=control.name)
         hint = with_keys(_HINTS.get(control.name, ""))
         knob.tooltip = f"{control.doc.description} {hint}".rstrip()
         yield knob

@@ -19,8 +19,8 @@ async def test_the_context_is_shown_by_turn(drive: Drive) -> None:
         await user.on(Ask)
         await user.sees("of 8,192 tokens are used")
         await user.sees("why is the sky blue?")
-        await user.sees("tested)")
-        await user.sees("tokens, plain rounds not counted")
+        await user.sees("tested draft tokens (")
+        await user.sees("mean accepted length ")
 
 
 async def test_a_question_that_fills_the_context_is_asked_about_first(drive: Drive) -> None:
