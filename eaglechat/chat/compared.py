@@ -14,10 +14,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from math import expm1, inf, log, sqrt
-from statistics import geometric_mean, stdev
+from statistics import fmean, geometric_mean, stdev
 from typing import Literal
 
 from eaglechat.chat.recording import Recording
@@ -26,12 +27,22 @@ from eaglechat.hub.local.speeds import Gain, Speeds, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import MeasuredGain, student_t
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import FinishReason, Origin, Token, per_second
+from eaglechat.wire.records import FinishReason, Origin, per_second
 from eaglechat.wire.stats import SpeculationStats
 
 FEWEST_HEATS = 4
 LEVEL = 0.05
 """In so many of all measurements a verdict may be wrong."""
+
+
+def level_of(look: int) -> float:
+    """The error probability of a look after which it may go on; the first one is 0."""
+    return LEVEL * 0.5 ** (look + 2)
+
+
+def level_of_last(look: int) -> float:
+    """That of the last look."""
+    return LEVEL - sum(map(level_of, range(look)))
 
 
 @dataclass(frozen=True)
@@ -43,49 +54,37 @@ class Leg:
     ms: float
 
     @cached_property
-    def written(self) -> tuple[Token, ...]:
-        return tuple(token for round_ in self.recording.rounds for token in round_.tokens)
-
-    @cached_property
     def text(self) -> str:
-        return "".join(token.text for token in self.written)
+        return "".join(round_.text for round_ in self.recording.rounds)
 
     @cached_property
     def longest(self) -> float:
         """The longest draft of a round, in tokens; infinite if the engine does not say what was
         drafted."""
-        if any(token.origin is Origin.UNKNOWN for token in self.written):
+        rounds = self.recording.rounds
+        if any(token.origin is Origin.UNKNOWN for one in rounds for token in one.tokens):
             return inf
-        return max((round_.depth for round_ in self.recording.rounds), default=0)
+        return max((one.depth for one in rounds), default=0)
 
 
 @dataclass(frozen=True)
 class Heat:
-    """A heat that all have finished. `start` is the place of its first token in the reply to the
-    prompt, and `before` the text up to there. Heats with the same `repeat` are one measurement: a
-    reply, if replies are whole."""
+    """A heat that all have finished; `before` is the reply to the prompt up to its first token."""
 
     prompt: str
-    start: int
     legs: Mapping[str, Leg]
-    repeat: int = 0
     before: str = ""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """The first token at which two replies differ: its index, and its text in both. None: that
-    reply ended before it."""
+    """The first token at which two replies differ: the reply up to there, and what both wrote from
+    there on in this heat. Empty: that reply ended."""
 
     prompt: str
-    index: int
-    ours: str | None
-    plain: str | None
     before: str
-    """The reply up to there."""
-    ours_after: str
-    plain_after: str
-    """What both wrote from there on, in the heat in which they differ."""
+    ours: str
+    plain: str
 
 
 @dataclass(frozen=True)
@@ -120,15 +119,15 @@ class Score:
 
     @property
     def tokens_per_second(self) -> float:
-        return _speed(self._times)
+        tokens, _, ms = map(sum, zip(*self._times, strict=True))
+        return per_second(tokens, ms) or 0.0
 
     @property
-    def speeds(self) -> list[float]:
-        """Tokens per second in each repeat."""
-        repeats: dict[int, list[tuple[int, float, float]]] = {}
-        for heat, times in zip(self.heats, self._times, strict=True):
-            repeats.setdefault(heat.repeat, []).append(times)
-        return [*map(_speed, repeats.values())]
+    def spread(self) -> float:
+        """The standard deviation of its speeds in the heats, of which there are two at least, as a
+        share of their mean."""
+        speeds = [tokens / ms for tokens, _, ms in self._times]
+        return stdev(speeds) / fmean(speeds)
 
     @cached_property
     def gain(self) -> MeasuredGain:
@@ -175,13 +174,31 @@ class Score:
 class Result:
     """What a comparison measured."""
 
-    scores: tuple[Score, ...] = ()
-    """The one that the others are compared with first."""
-    tokens: int = 0
-    """Of the text that all wrote."""
-    n_heats: int = 0
+    heats: tuple[Heat, ...] = ()
+    who: Mapping[str, Speculation] = field(default_factory=dict)
+    """The contenders by name."""
+    level: float | None = LEVEL
+    """The probability of a wrong claim of the fastest contender; None: no claim is made."""
     temperature: float = 0.0
-    """Above 0, all wrote another text than the reply to the question."""
+
+    @cached_property
+    def scores(self) -> tuple[Score, ...]:
+        """The one that the others are compared with first; none without a heat."""
+        if not self.heats:
+            return ()
+        base, *others = self.who
+        n_drafting = sum(not self.who[name].is_plain for name in others)
+        each = None if self.level is None else self.level / max(n_drafting, 1)
+        # The base is as fast as itself: no claim is made of it.
+        levels = {base: None, **dict.fromkeys(others, each)}
+        return tuple(
+            Score(name, self.who[name], base, self.heats, own) for name, own in levels.items()
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Of the text that all wrote."""
+        return self.scores[0].stats.tokens if self.scores else 0
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -205,11 +222,6 @@ class Result:
         drafting = (score for score in self.scores[1:] if not score.who.is_plain)
         return max(drafting, key=rank, default=None)
 
-    def best_on(self, prompt: str) -> Score:
-        """The score on a prompt of the contender that was fastest there."""
-        on = (score.by_prompt[prompt] for score in self.scores[1:])
-        return max(on, key=lambda one: one.gain.speed_up)
-
     @property
     def is_certain(self) -> bool:
         return self.best is not None and self.best.verdict not in {"early", "unclear"}
@@ -232,50 +244,6 @@ class Result:
                     temperature=self.temperature,
                 )
                 speeds.note(setup_of(pair, engine, who.drafter), known)
-
-
-class Looks:
-    """Counts the looks at one measurement."""
-
-    def __init__(self, first: int) -> None:
-        """`first`: after so many repetitions comes the first look, then after twice as many."""
-        self.next = first
-        """Repetitions after which the next look is due."""
-        self._level, self._left = LEVEL / 4, LEVEL
-
-    def take(self) -> float:
-        """The error probability of a look after which it may go on."""
-        self.next *= 2
-        level, self._level = self._level, self._level / 2
-        self._left -= level
-        return level
-
-    def last(self) -> float:
-        """That of the last look."""
-        return self._left
-
-
-def result_of(
-    heats: Sequence[Heat], who: Mapping[str, Speculation], level: float | None = LEVEL
-) -> Result:
-    """What these heats say. A wrong claim of the fastest contender has the probability `level`;
-    with None, no claim is made."""
-    if not heats:
-        return Result()
-    base, *others = who
-    n_drafting = sum(not who[name].is_plain for name in others)
-    each = None if level is None else level / max(n_drafting, 1)
-    # The base is as fast as itself: no claim is made of it.
-    levels = {base: None, **dict.fromkeys(others, each)}
-    return Result(
-        tuple(Score(name, who[name], base, (*heats,), own) for name, own in levels.items()),
-        sum(heat.legs[base].recording.stats.tokens for heat in heats),
-        len(heats),
-    )
-
-
-def _speed(times: Sequence[tuple[int, float, float]]) -> float:
-    return per_second(sum(tokens for tokens, _, _ in times), sum(ms for _, _, ms in times)) or 0.0
 
 
 def _error(values: Sequence[tuple[float, float]], level: float | None) -> float | None:
@@ -308,24 +276,7 @@ def first_fork(heat: Heat, name: str, base: str) -> Fork | None:
         is_whole = end is not None and end.finish_reason is FinishReason.STOP
         if shared == len(leg.text) and not is_whole:
             return None
-    index, begin, end_of_ours = _token_at(ours.written, shared)
-    _, _, end_of_theirs = _token_at(plain.written, shared)
-    return Fork(
-        heat.prompt,
-        heat.start + index,
-        ours.text[begin:end_of_ours] or None,
-        plain.text[begin:end_of_theirs] or None,
-        before=heat.before + ours.text[:begin],
-        ours_after=ours.text[begin:],
-        plain_after=plain.text[begin:],
-    )
-
-
-def _token_at(tokens: Sequence[Token], place: int) -> tuple[int, int, int]:
-    """Index, start and end of the token that wrote the character at this place."""
-    begin = 0
-    for index, token in enumerate(tokens):
-        if place < begin + len(token.text):
-            return index, begin, begin + len(token.text)
-        begin += len(token.text)
-    return len(tokens), begin, begin
+    ends = accumulate(len(token.text) for one in ours.recording.rounds for token in one.tokens)
+    begin = max((end for end in ends if end <= shared), default=0)
+    before = heat.before + ours.text[:begin]
+    return Fork(heat.prompt, before, ours.text[begin:], plain.text[begin:])

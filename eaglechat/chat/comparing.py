@@ -5,7 +5,7 @@ A heat is a short piece of a reply. In each heat every contender continues the s
 same seed, so that a slow moment of the machine falls on all of them; what the first one, plain
 decoding, wrote is the text of the next heat. A reply that ends begins again with another seed. A
 server that cannot continue a text writes replies from the beginning in each heat. With several
-prompts, each has some heats in turn, or those of its whole reply.
+prompts, each has some heats in turn, fewer if its reply ends.
 
 Only generation is timed, from the second round of a heat up to the one that completes it: a draft
 is never cut short because a heat ends.
@@ -13,17 +13,17 @@ is never cut short because a heat ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import ceil, inf
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
-from eaglechat.chat.compared import Heat, Leg, Looks, Result, result_of
+from eaglechat.chat.compared import Heat, Leg, Result, level_of, level_of_last
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.hub.local.fingerprint import Conditions, Witness
 from eaglechat.links.base import Listener, Watcher
@@ -49,18 +49,13 @@ from eaglechat.wire.records import (
 )
 from eaglechat.wire.stats import SpeculationStats
 
-HEAT_TOKENS, FIRST_LOOK = 20, 8
-"""Tokens of a heat; heats before the first look at the results."""
-_WHOLE_REPLY_HEAT_TOKENS = 64
-"""Auto begins anew in each heat: of whole replies, it has more of them to learn in."""
-_SERVER_TOKENS, _FIRST_LOOK_AT_SERVER = 128, 4
-HEATS_IN_A_ROW = 2
-"""Of one prompt, where there are several: the next prompt has to be read first."""
-_MINUTES, _MINUTES_OF_SEVERAL, _MINUTES_OF_WHOLE_REPLIES = 2, 4, 10
+HEAT_TOKENS = 20
+_LEAST_SERVER_TOKENS = 128
+FIRST_LOOK, _FIRST_LOOK_AT_SERVER = 8, 4
+"""Heats before the first look at the results."""
 _REPEATS_ALONE = 2
 """Of a contender that nothing is compared with."""
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,14 +65,15 @@ class Asked:
     prompts: Mapping[str, tuple[Message, ...]]
     """By their names."""
     terms: Terms
-    whole_replies: bool = False
-    """Whether each reply is written to its end, at most `max_tokens`, before the next prompt."""
+    heat_tokens: int = HEAT_TOKENS
+    in_a_row: int = 1
+    """Heats of a prompt before the next one, which has to be read first."""
     repeats: int | None = None
     """Passes over all prompts; None: until it can tell."""
-    fewest_repeats: int = 1
-    """Before it can tell, of whole replies."""
     minutes: float | None = None
-    """The longest time; None: as long as a few looks take."""
+    """The longest time; None: that of two times the heats before the first look."""
+    least_minutes: int = 2
+    """If that time follows from the heats."""
 
 
 class Engine(Protocol):
@@ -111,20 +107,6 @@ def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculati
     return list(dict.fromkeys(found))
 
 
-def minutes_for(tokens: int, plain_ms: float | None, least: int) -> int:
-    """Whole minutes, at least `least`, in which so many tokens are written twice. `plain_ms` is the
-    time of one, None if it is not known."""
-    return max(least, ceil(2 * tokens * (plain_ms or 0.0) / 60_000.0))
-
-
-def order_of(contenders: Sequence[T], turn: int) -> list[T]:
-    """The order of the contenders in a turn. It changes, so that none always follows the same other
-    one: a heavy one may slow the next."""
-    first = turn // 2 % len(contenders)
-    order = [*contenders[first:], *contenders[:first]]
-    return order if turn % 2 == 0 else order[::-1]
-
-
 class Comparison:
     """Runs the heats on an engine, one request after the other."""
 
@@ -152,28 +134,28 @@ class Comparison:
         self.failure: protocol.Error | None = None
         self._goes_on = hello.can.own
 
-        self.prompt, *others = asked.prompts
-        """The name of the prompt of the running heat."""
+        self.prompt = next(iter(asked.prompts))
+        """That of the running heat, by its name."""
         self.written = ""
         """What all continue in it."""
-        limit = self._limit = asked.terms.max_tokens or 2**31
-        self._in_a_row = HEATS_IN_A_ROW if others else 1
-        if asked.whole_replies:
-            parts = ceil(limit / _WHOLE_REPLY_HEAT_TOKENS) if self._goes_on else 1
-            self.heat_tokens, first = ceil(limit / parts), asked.fewest_repeats
-            least, written = _MINUTES_OF_WHOLE_REPLIES, len(asked.prompts) * limit
-        else:
-            self.heat_tokens = min(HEAT_TOKENS if self._goes_on else _SERVER_TOKENS, limit)
-            # As many heats of each prompt.
-            each = self._in_a_row * len(asked.prompts)
-            first = ceil((FIRST_LOOK if self._goes_on else _FIRST_LOOK_AT_SERVER) / each)
-            least = _MINUTES_OF_SEVERAL if others else _MINUTES
-            written = first * each * self.heat_tokens
-        self._looks = Looks(first)
+        self.heat_tokens, self.in_a_row, first = asked.heat_tokens, asked.in_a_row, FIRST_LOOK
+        if not self._goes_on:
+            self.heat_tokens = max(self.heat_tokens * self.in_a_row, _LEAST_SERVER_TOKENS)
+            self.in_a_row, first = 1, _FIRST_LOOK_AT_SERVER
+        self._limit = asked.terms.max_tokens or 2**31
+        self.heat_tokens = min(self.heat_tokens, self._limit)
+        # As many heats of each prompt.
+        each_pass = self.in_a_row * len(asked.prompts)
+        self._look, self._looks_at = 0, ceil(first / each_pass)
+        """The next look at the results, and the passes over the prompts after which it is due."""
+        self._repeats = asked.repeats or (_REPEATS_ALONE if len(who) == 1 else None)
         self.minutes = asked.minutes or inf
         """It takes no longer than this."""
-        if asked.minutes is None and asked.repeats is None:
-            self.minutes = minutes_for(written * len(who), info.verify_ms.get(1), least)
+        if asked.minutes is None and self._repeats is None:
+            # A slow model gets the time of two passes.
+            tokens = 2 * self._looks_at * each_pass * self.heat_tokens * len(who)
+            minutes = ceil(tokens * info.verify_ms.get(1, 0.0) / 60_000.0)
+            self.minutes = max(asked.least_minutes, minutes)
         self._ends_at = 0.0
         self._prompts_over = 0
         """In all passes over them."""
@@ -212,19 +194,19 @@ class Comparison:
     @property
     def share(self) -> float | None:
         """Of the passes that were asked for, the share that is over; None: until it can tell."""
-        if self.asked.repeats is None:
+        if self._repeats is None:
             return None
-        return self._prompts_over / (self.asked.repeats * len(self.asked.prompts))
+        return self._prompts_over / (self._repeats * len(self.asked.prompts))
 
     def so_far(self) -> Result:
         """What was measured, without a claim while it goes on."""
-        if self._so_far.n_heats < len(self.heats):
+        if len(self._so_far.heats) < len(self.heats):
             self._so_far = self._measured(None)
         return self.result or self._so_far
 
     def _measured(self, level: float | None) -> Result:
         temperature = self.asked.terms.sampling.temperature
-        return replace(result_of(self.heats, self.who, level), temperature=temperature)
+        return Result(tuple(self.heats), self.who, level, temperature)
 
     # The course of it
 
@@ -238,17 +220,18 @@ class Comparison:
             for self.prompt in asked.prompts:
                 for heat in count(1):
                     tokens, self.written = begun.pop(self.prompt, ((), ""))
-                    legs, in_turn = dict[str, Leg](), order_of([*self.who], len(self.heats))
+                    # A heavy one may slow the next, so none always follows the same other one.
+                    in_turn = [*self.who][:: 1 if len(self.heats) % 2 == 0 else -1]
+                    legs = dict[str, Leg]()
                     for self.running in in_turn:
                         self._request(tokens, (seed + len(self.heats)) % (SEED_LIMIT + 1))
                         yield True
                         legs[self.running] = self._ended
-                    repeat = passes if asked.whole_replies else len(self.heats)
-                    self.heats.append(Heat(self.prompt, len(tokens), legs, repeat, self.written))
+                    self.heats.append(Heat(self.prompt, legs, self.written))
                     more = self._to_continue(legs[base], len(tokens))
                     if more:
                         begun[self.prompt] = (*tokens, *more), self.written + legs[base].text
-                    if not more if asked.whole_replies else heat == self._in_a_row:
+                    if heat == self.in_a_row or not more:
                         break
                 self._prompts_over += 1
             passes += 1
@@ -262,11 +245,12 @@ class Comparison:
         return plain.recording.ids or () if self._goes_on and is_open and is_room else ()
 
     def _is_enough(self, passes: int) -> bool:
-        if self.asked.repeats or len(self.who) == 1:
-            return passes >= (self.asked.repeats or _REPEATS_ALONE)
-        if passes < self._looks.next:
+        if self._repeats is not None:
+            return passes >= self._repeats
+        if passes < self._looks_at:
             return False
-        result = self._measured(self._looks.take())
+        result = self._measured(level_of(self._look))
+        self._look, self._looks_at = self._look + 1, 2 * self._looks_at
         if result.is_certain:
             self._end(result)
         return result.is_certain
@@ -349,7 +333,7 @@ class Comparison:
 
     def _end(self, result: Result | None = None) -> None:
         if self.result is None:
-            self.result = result or self._measured(self._looks.last())
+            self.result = result or self._measured(level_of_last(self._look))
             self.conditions = self._witness.conditions()
 
     def _fail(self, why: str) -> None:

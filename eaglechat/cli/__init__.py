@@ -26,7 +26,7 @@ from eaglechat.wire.neutral import neutralise
 
 COMMANDS = {
     "run": ("run", "Reply to one prompt and print the reply."),
-    "bench": ("bench.command", "Measure a pair or a server: is drafting faster than not?"),
+    "bench": ("bench", "Measure a pair or a server: is drafting faster than not?"),
     "search": ("hub.search", "Search the Hub for targets and drafts, by name, author or address."),
     "drafts": ("hub.drafts", "Find everything that can draft for a model, here and on the Hub."),
     "pull": ("hub.pull", "Download a model, or a pair of the catalogue with its draft."),

@@ -3,9 +3,8 @@ what they say nothing of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import fmean, stdev
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result
@@ -13,20 +12,28 @@ from eaglechat.chat.comparing import Comparison
 from eaglechat.chat.recording import Terms
 from eaglechat.hub.local import fingerprint
 from eaglechat.hub.units import format_bytes
+from eaglechat.links.crashes import without
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.protocol import Hello, ModelInfo, PairInfo
 from eaglechat.words import comparing, wording
-from eaglechat.words.gain import at_most, figure
-from eaglechat.words.tables import in_markdown
+from eaglechat.words.gain import at_most
+from eaglechat.words.tables import Row, in_markdown
 from eaglechat.words.wording import plural
-
-FEWEST_REPEATS = 2
-"""Of each reply: a speed has no spread otherwise."""
 
 
 def shipped_with(hello: Hello) -> str:
     """The prompts that come with the program, in words."""
     return f"those of eaglechat {hello.eaglechat}, of eight kinds of work"
+
+
+def ran_on(info: PairInfo, hello: Hello) -> str:
+    """Where the numbers come from."""
+    if info.server:
+        return f"{hello.engine} at {info.server}"
+    by = "" if hello.engine == "eaglechat" else f"{hello.engine} {hello.llama_cpp}, "
+    crashes = f", {without(info.left_out)} (llama.cpp crashed with it)" if info.left_out else ""
+    devices = ", ".join(info.devices) or "no device named"
+    return f"{by}{plural(info.n_threads, 'thread')}, {devices}{crashes}"
 
 
 def why_no_card(hello: Hello, info: PairInfo, engine: EngineSettings) -> str | None:
@@ -48,9 +55,6 @@ def why_not(comparison: Comparison) -> str | None:
         return f"the measurement failed: {comparison.failure.message}"
     if result.best is None or result.best.gain.error is None:
         return "too little was measured for an error of the gain: measure for longer"
-    repeats = min(len(on.speeds) for score in result.scores for on in score.by_prompt.values())
-    if repeats < FEWEST_REPEATS:
-        return "a reply was measured once, so its speed has no spread: measure for longer"
     if conditions.is_busy:
         return (
             f"other programs kept {conditions.others:.1f} of {conditions.n_cpus} CPUs busy: end "
@@ -67,16 +71,14 @@ def why_not(comparison: Comparison) -> str | None:
 
 
 def card(
-    comparison: Comparison,
-    engine: EngineSettings,
-    prompts: str,
-    categories: Mapping[str, str] | None = None,
+    comparison: Comparison, engine: EngineSettings, prompts: str, categories: Mapping[str, str]
 ) -> str:
     """The card. `prompts` says where they are from; `categories` are those of the prompts by name.
     Raises OSError if a model file cannot be read."""
     result, info, hello = comparison.so_far(), comparison.info, comparison.hello
     # A model's own name may be one that nobody knows.
     names = [Path(info.target.path).stem, *(wording.drafter(one.kind) for one in info.drafters)]
+    by_category = [*comparing.category_rows(result, categories)]
     by = f"Measured by eaglechat {hello.eaglechat} on {wording.today()}."
     said = [
         f"# {' + '.join(names)}\n\n{comparing.sentence(result)} {by}",
@@ -86,7 +88,7 @@ def card(
         "\n".join(f"- {line}" for line in _protocol(comparison, prompts)),
         "## Numbers",
         "\n".join(in_markdown([*_numbers(result)])),
-        *_by_category(result, categories or {}),
+        "\n".join(in_markdown(by_category)),
         *filter(None, [at_most(info, paths.state_dir(), result.best)]),
         "## Not to be quoted for",
         "\n".join(f"- {line}" for line in _limits(result, comparison.asked.terms)),
@@ -99,8 +101,7 @@ def _fingerprint(info: PairInfo, hello: Hello, engine: EngineSettings) -> Iterat
     for gpu in fingerprint.gpus():
         if gpu.split(",")[0] in " ".join(info.devices):
             yield "GPU", gpu
-    threads = plural(info.n_threads, "thread")
-    yield "Runs on", f"{', '.join(info.devices) or 'no device named'}, {threads}"
+    yield "Runs on", ran_on(info, hello)
     yield "llama.cpp", hello.llama_cpp
     yield "Target", _file(info.target)
     for one in info.drafters:
@@ -109,8 +110,6 @@ def _fingerprint(info: PairInfo, hello: Hello, engine: EngineSettings) -> Iterat
     if not info.drafters:
         yield "Drafter", "n-grams"
     yield "Context", f"{plural(info.n_ctx, 'token')}, KV cache in {engine.kv_type}"
-    if info.left_out:
-        yield "Left out", ", ".join(info.left_out)
 
 
 def _file(model: ModelInfo) -> str:
@@ -127,59 +126,24 @@ def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
     of = f", replies of at most {plural(longest, 'token')}" if longest else ""
     yield f"{prompts} ({source}){of}, temperature {temperature:g}"
     yield (
-        f"{plural(result.n_heats, 'heat')} of {comparison.heat_tokens} tokens: in each, all take "
-        "turns and continue the same text, which plain decoding wrote"
+        f"{plural(len(result.heats), 'heat')} of {comparison.heat_tokens} tokens, at most "
+        f"{comparison.in_a_row} of a prompt before the next one: in each, all take turns and "
+        "continue the same text, which plain decoding wrote"
     )
-    if asked.whole_replies:
-        times = {len(on.speeds) for on in result.scores[0].by_prompt.values()}
-        yield f"each reply written {' or '.join(map(str, sorted(times)))} times by each"
     yield "timed: generation alone, without reading the prompt and without loading"
     conditions = comparison.conditions
-    yield (
-        f"load of the machine {conditions.load_before:.2f} before and {conditions.load_after:.2f} "
-        f"after; other programs took {conditions.others:.2f} of {conditions.n_cpus} CPUs meanwhile"
-    )
+    yield f"other programs took {conditions.others:.2f} of {conditions.n_cpus} CPUs meanwhile"
 
 
-def _numbers(result: Result) -> Iterator[Sequence[str]]:
-    yield (
-        "", "tok/s", "standard deviation / mean", "times plain (95%)", "accepted by place",
-        "mean accepted length", "accepted / tested", "accepted / drafted",
-        "first difference from plain",
-    )  # fmt: skip
-    for place, score in enumerate(result.scores):
-        stats, fork = score.stats, score.fork
-        # On each prompt the spread of the repeats; of all, the mean.
-        spreads = (stdev(on.speeds) / fmean(on.speeds) for on in score.by_prompt.values())
-        difference = f"token {fork.index + 1} of {fork.prompt}" if fork else "none"
-        yield (
-            score.name,
-            f"{score.tokens_per_second:.1f}",
-            wording.percent(fmean(spreads)),
-            figure(score.gain.speed_up, score.gain.error) if place else "1",
-            " ".join(f"{rate:.2f}" for rate in stats.per_position) or "-",
-            wording.two_decimals(stats.mean_accepted_length),
-            wording.two_decimals(stats.acceptance_rate),
-            wording.two_decimals(stats.accepted / stats.drafted if stats.drafted else None),
-            difference if place else "-",
-        )
-
-
-def _by_category(result: Result, categories: Mapping[str, str]) -> Iterator[str]:
-    plain, *others = result.scores
-    prompts = result.by_category(categories)
-    if len(prompts) < 2:
-        return
-    rows = [
-        [
-            category,
-            f"{plain.over(own).tokens_per_second:.1f}",
-            *(f"{score.over(own).gain.speed_up:.2f}" for score in others),
-        ]
-        for category, own in prompts.items()
-    ]
-    names = [f"times plain, {score.name}" for score in others]
-    yield "\n".join(in_markdown([["", "plain tok/s", *names], *rows]))
+def _numbers(result: Result) -> Iterator[Row]:
+    """What bench prints of each contender, and more."""
+    heads, *rows = comparing.setting_rows(result)
+    yield [*heads, "accepted by place", "first difference from plain"]
+    for row, score in zip(rows, result.scores, strict=True):
+        by_place = " ".join(f"{rate:.2f}" for rate in score.stats.per_position) or "-"
+        fork = score.fork
+        difference = f"after {len(fork.before)} characters of {fork.prompt}" if fork else "none"
+        yield [*row, by_place, difference]
 
 
 def _limits(result: Result, terms: Terms) -> Iterator[str]:

@@ -1,17 +1,18 @@
-"""The texts of a comparison: who takes part, its result in a sentence, and what to do about it."""
+"""The texts of a comparison: who takes part, its result in a sentence, and its figures as JSON and
+in tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eaglechat.chat.compared import FEWEST_HEATS, Fork, Result, Score
 from eaglechat.wire.protocol import AUTO, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import NGRAM
 from eaglechat.words import wording
-from eaglechat.words.gain import as_far_as_known, figure
-from eaglechat.words.wording import drafter, plural, visible
+from eaglechat.words.gain import figure, in_words
+from eaglechat.words.tables import Row
+from eaglechat.words.wording import drafter, plural, two_decimals, visible
 
 AS_STARTED = "as started"
 """The name of the drafting of a server that takes no draft length."""
@@ -52,37 +53,38 @@ def sentence(result: Result) -> str:
     if best is None:
         return "It was stopped before anything was measured."
     if best.verdict == "early":
-        heats = plural(result.n_heats, "heat")
+        heats = plural(len(result.heats), "heat")
         return f"Too early to tell: {heats} of at least {FEWEST_HEATS}."
     if best.verdict == "plain":
         return wording.sentence(f"{best.name} drafted nothing here: both decoded plainly")
     how = "the server's own drafting" if best.name == AS_STARTED else best.name
-    found = as_far_as_known(best.gain.speed_up, best.gain.error, f"with {how}")
-    gain = wording.sentence(found)
-    is_sampled = result.temperature > 0.0
-    other = ", another text than the reply's" if is_sampled else ""
-    if len(result.prompts) > 1:
-        at = f" at temperature {result.temperature:g}" if is_sampled else ""
-        other = f", over {plural(len(result.prompts), 'prompt')}{at}"
-        gain += _apart(result, best)
+    gain = wording.sentence(in_words(best.gain.speed_up, best.gain.error, f"with {how}"))
+    over = f", over {plural(len(result.prompts), 'prompt')}" if len(result.prompts) > 1 else ""
+    if result.temperature > 0.0:
+        over += f" at temperature {result.temperature:g}"
     texts = _difference(best.fork) if best.fork else "both wrote the same"
-    return f"{gain} Of {plural(result.tokens, 'token')} of each{other}; {texts}."
+    return f"{gain} Of {plural(result.tokens, 'token')} of each{over}; {texts}."
 
 
-def _apart(result: Result, best: Score) -> str:
-    """For which prompts the best contender of each gains or loses, where all together do not."""
-    own = {prompt: result.best_on(prompt).gain for prompt in result.prompts}
-    faster = [prompt for prompt, gain in own.items() if gain.verdict == "faster"]
-    slower = [prompt for prompt, gain in own.items() if gain.verdict == "slower"]
-    said = []
-    if faster and best.verdict != "faster":
-        most = max((own[prompt] for prompt in faster), key=attrgetter("speed_up"))
-        up_to = "up to " if len(faster) > 1 else ""
-        times = f"{up_to}{figure(most.speed_up, most.error)} as fast as plain"
-        said.append(f"{_prompts(faster)}: {times}")
-    if slower and best.verdict != "slower":
-        said.append(f"{_prompts(slower)}: slower than plain")
-    return f" {wording.sentence('; '.join(said))}" if said else ""
+def _difference(fork: Fork) -> str:
+    before = visible(fork.before)[-_FORK_EXCERPT:]
+    where = f"after “{before}”" if before else "at the beginning"
+    ours, plain = (
+        f"“{visible(text)[:_FORK_EXCERPT]}”" if text else "the end of the reply"
+        for text in (fork.ours, fork.plain)
+    )
+    return f"first difference {where}: {ours}, plain wrote {plain}"
+
+
+def both_texts(best: Score) -> str:
+    """The reply up to the first difference, and how both went on; empty without one."""
+    if best.fork is None:
+        return ""
+    ends = f"[plain] {best.fork.plain}\n\n[{best.name}] {best.fork.ours}"
+    return f"{best.fork.before}▌\n\n{ends}"
+
+
+# The figures, as bench and a card have them
 
 
 def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
     return {
         "temperature": result.temperature,
         "tokens": result.tokens,
-        "heats": result.n_heats,
+        "heats": len(result.heats),
         "summary": [
             {
                 "category": category,
@@ -124,8 +126,7 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
                 **all_figures(score),
                 "first_difference": score.fork,
                 "prompts": [
-                    {"prompt": name, "repeats": on.speeds, **all_figures(on)}
-                    for name, on in score.by_prompt.items()
+                    {"prompt": name, **all_figures(on)} for name, on in score.by_prompt.items()
                 ],
             }
             for score in result.scores
@@ -133,23 +134,30 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _prompts(prompts: Sequence[str]) -> str:
-    return f"{len(prompts)} of the prompts" if len(prompts) > 2 else " and ".join(prompts)
+def category_rows(result: Result, categories: Mapping[str, str]) -> Iterator[Row]:
+    """The speed of the first contender in each category, and how many times as fast the others
+    were. `categories` are those of the prompts by name."""
+    base, *others = result.scores
+    yield ["", f"{base.name} tok/s", *(score.name for score in others)]
+    for category, prompts in result.by_category(categories).items():
+        gains = [wording.times(score.over(prompts).gain.speed_up) for score in others]
+        yield [category, f"{base.over(prompts).tokens_per_second:.1f}", *gains]
 
 
-def _difference(fork: Fork) -> str:
-    before = visible(fork.before)[-_FORK_EXCERPT:]
-    where = f"after “{before}”" if before else "at the beginning"
-    return f"first difference {where}: {_token(fork.ours)}, plain wrote {_token(fork.plain)}"
-
-
-def both_texts(best: Score) -> str:
-    """The reply up to the first difference, and how both went on; empty without one."""
-    if best.fork is None:
-        return ""
-    ends = f"[plain] {best.fork.plain_after}\n\n[{best.name}] {best.fork.ours_after}"
-    return f"{best.fork.before}▌\n\n{ends}"
-
-
-def _token(text: str | None) -> str:
-    return "the end of the reply" if text is None else f"“{visible(text)[:_FORK_EXCERPT]}”"
+def setting_rows(result: Result) -> Iterator[Row]:
+    """A row for each contender, over all prompts."""
+    yield [
+        *("", "tok/s", "spread of heats", "times plain", "tokens a round"),
+        *("accepted / tested", "accepted / drafted"),
+    ]
+    for place, score in enumerate(result.scores):
+        stats = score.stats
+        yield [
+            score.name,
+            f"{score.tokens_per_second:.1f}",
+            wording.percent(score.spread) if len(score.heats) > 1 else "-",
+            figure(score.gain.speed_up, score.gain.error) if place else "1",
+            two_decimals(stats.mean_accepted_length),
+            two_decimals(stats.acceptance_rate),
+            two_decimals(stats.accepted / stats.drafted if stats.drafted else None),
+        ]

@@ -18,24 +18,19 @@ if TYPE_CHECKING:
     from eaglechat.wire.protocol import PairInfo
 
 
-def in_words(speed_up: float, error: float | None, how: str = "") -> str:
-    """`1.4x ±0.1 as fast as plain`, `same as plain` or `can't tell yet: 0.8x ±0.3`. `how` is put
-    behind plain, such as `with length 3`."""
-    number, how = figure(speed_up, error), f" {how}" if how else ""
+def in_words(speed_up: float, error: float | None, how: str) -> str:
+    """`1.4x ±0.1 as fast as plain with length 3`, `same as plain with length 3`. Without a verdict
+    it says where it leans, if that is further from plain than half of the error: `leaning faster:
+    1.2x ±0.3`, `can't tell: 1.0x ±0.3`."""
+    said = f"{figure(speed_up, error)} as fast as plain {how}"
     verdict = verdict_of(speed_up, error)
-    if verdict == "unclear":
-        return f"can't tell yet: {number}{how}"
-    return f"same as plain{how}" if verdict == "same" else f"{number} as fast as plain{how}"
-
-
-def as_far_as_known(speed_up: float, error: float | None, how: str) -> str:
-    """The same of a measurement that has ended: without a verdict, it says where it leans, if that
-    is further from plain than half of the error: `leaning faster: 1.2x ±0.3`."""
-    if verdict_of(speed_up, error) != "unclear":
-        return in_words(speed_up, error, how)
+    if verdict == "same":
+        return f"same as plain {how}"
+    if verdict != "unclear":
+        return said
     leans = error is not None and abs(speed_up - 1.0) > error / 2
     word = f"leaning {'faster' if speed_up > 1.0 else 'slower'}" if leans else "can't tell"
-    return f"{word}: {figure(speed_up, error)} as fast as plain {how}"
+    return f"{word}: {said}"
 
 
 def measured_here(gain: Gain, now: float) -> str:

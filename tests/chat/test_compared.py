@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from eaglechat.chat.compared import LEVEL, Heat, Leg, Looks, Result, result_of
-from eaglechat.chat.comparing import minutes_for, order_of
+from eaglechat.chat.compared import LEVEL, Heat, Leg, Result, level_of, level_of_last
 from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
 from eaglechat.wire.records import FinishReason
 from eaglechat.words import comparing
@@ -26,12 +25,12 @@ def contenders(*lengths: str) -> dict[str, Speculation]:
     return {"plain": PLAINLY, **{one: Speculation(n_draft_max=n) for one, n in whats.items()}}
 
 
-def heat_of(prompt: str, repeat: int, ms: Mapping[str, float], start: int) -> Heat:
+def heat_of(prompt: str, ms: Mapping[str, float]) -> Heat:
     legs = {
         name: Leg(PLAIN_RECORDING if name == "plain" else DRAFTED, TOKENS, one)
         for name, one in ms.items()
     }
-    return Heat(prompt, start, legs, repeat)
+    return Heat(prompt, legs)
 
 
 def simulated(rng: random.Random, truth: Mapping[str, float], spread: float) -> Result:
@@ -46,21 +45,22 @@ def simulated(rng: random.Random, truth: Mapping[str, float], spread: float) -> 
         }
         for _ in range(N_PROMPTS)
     ]
-    looks, heats, now, repeat = Looks(1), list[Heat](), 0.0, 0
+    look, heats, now, repeats = 0, list[Heat](), 0.0, 0
     while True:
         for place in range(N_PROMPTS * HEATS):
             prompt, ms = place // HEATS, dict[str, float]()
-            for name in order_of([*who], len(heats)):
+            for name in [*who][:: 1 if len(heats) % 2 == 0 else -1]:
                 busy = 0.5 if began <= now < began + 60.0 else 1.0
                 speed = 100.0 * busy * (1.0 + drift * now / LIMIT_S) * gains[prompt][name]
                 ms[name] = 1000.0 * TOKENS / speed / math.exp(rng.gauss(0.0, 0.05))
                 now += ms[name] / 1000.0
                 if now > LIMIT_S:
-                    return result_of(heats, who, looks.last())
-            heats.append(heat_of(f"{prompt}", repeat, ms, TOKENS * (place % HEATS)))
-        repeat += 1
-        if repeat == looks.next:
-            result = result_of(heats, who, looks.take())
+                    return Result((*heats,), who, level_of_last(look))
+            heats.append(heat_of(f"{prompt}", ms))
+        repeats += 1
+        if repeats == 2**look:
+            result = Result((*heats,), who, level_of(look))
+            look += 1
             if result.is_certain:
                 return result
 
@@ -98,18 +98,16 @@ def measured(
     heats = [
         heat_of(
             prompt,
-            repeat,
             {
                 name: 1000.0 * TOKENS / speed * (1 + noise * (-1) ** (repeat + part + place))
                 for place, (name, speed) in enumerate(by_name.items())
             },
-            TOKENS * part,
         )
         for repeat in range(repeats)
         for prompt, by_name in speeds.items()
         for part in range(4)
     ]
-    return result_of(heats, contenders(*names))
+    return Result((*heats,), contenders(*names))
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,7 @@ def measured(
         ((14, 17), (14, 17.2), "1.7x ±0.3 as fast as plain with length 3. Of"),
         # Two prompts that differ are no evidence for others, however exact each of them is.
         ((7, 5), (12, 17),
-         "Can't tell: 1x ±18 as fast as plain with length 3. Code: 1.70x ±0.01 as fast as plain; "
-         "chat: slower than plain. Of 16 tokens of each, over 2 prompts; "),
+         "Can't tell: 1x ±18 as fast as plain with length 3. Of 16 tokens of each, over 2 prompts"),
         ((7, 5), (7, 5), "0.70x ±0.01 as fast as plain with length 1. Of"),
         ((10.05, 9), (10.05, 8), "Same as plain with length 1. Of"),
     ],
@@ -148,19 +145,20 @@ def test_without_a_draft_length_that_drafts_nothing_is_best() -> None:
     assert measured({"chat": {"plain": 10.0, "0": 10.0}}).best is None
 
 
-def test_a_contender_has_its_speed_in_each_repeat() -> None:
-    result = measured({"chat": {"plain": 10.0, "3": 15.0}}, repeats=3, noise=0.0)
-    (_, three) = result.scores
-    assert three.by_prompt["chat"].speeds == pytest.approx([15.0] * 3)
+def test_a_contender_has_its_speed_and_how_much_that_varied() -> None:
+    (_, three) = measured({"chat": {"plain": 10.0, "3": 15.0}}, noise=0.0).scores
     assert three.tokens_per_second == pytest.approx(15.0)
-    assert three.stats.verify_steps == 12
+    assert three.spread == pytest.approx(0.0)
+    assert three.stats.verify_steps == 8
     assert three.longest == 2
+    (_, three) = measured({"chat": {"plain": 10.0, "3": 15.0}}, noise=0.1).scores
+    assert three.spread == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_last_draft_that_exceeds_the_heat_is_no_gain() -> None:
     """Both wrote a token in the same time."""
     legs = {"plain": Leg(PLAIN_RECORDING, 20, 200.0), "3": Leg(DRAFTED, 23, 230.0)}
-    result = result_of([Heat("q", 0, legs)], contenders("3"))
+    result = Result((Heat("q", legs),), contenders("3"))
     assert result.scores[1].gain.speed_up == pytest.approx(1.0)
 
 
@@ -173,15 +171,7 @@ def test_repeats_of_one_prompt_are_no_further_prompts() -> None:
 
 
 def test_all_looks_share_one_error_probability() -> None:
-    looks, shares, due = Looks(3), [], []
-    for _ in range(10):
-        due.append(looks.next)
-        shares.append(looks.take())
-    assert due[:4] == [3, 6, 12, 24]
-    assert sum(shares) + looks.last() == pytest.approx(LEVEL)
-    assert looks.last() > LEVEL / 2
-
-
-def test_a_slow_model_gets_the_time_of_two_passes() -> None:
-    assert minutes_for(1000, None, 4) == minutes_for(1000, 10.0, 4) == 4
-    assert minutes_for(5000, 200.0, 4) == 34
+    for n_looks in range(10):
+        shares = [*map(level_of, range(n_looks)), level_of_last(n_looks)]
+        assert sum(shares) == pytest.approx(LEVEL)
+        assert shares[-1] > LEVEL / 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections import Counter
@@ -17,15 +16,14 @@ from eaglechat.chat.compared import (
     FEWEST_HEATS,
     Heat,
     Leg,
-    Looks,
     Result,
     first_fork,
-    result_of,
+    level_of,
+    level_of_last,
 )
 from eaglechat.chat.comparing import (
     FIRST_LOOK,
     HEAT_TOKENS,
-    HEATS_IN_A_ROW,
     Asked,
     Comparison,
     contenders,
@@ -50,13 +48,13 @@ def reply(reason: FinishReason = FinishReason.STOP) -> Recording:
 def compared(*times: tuple[float, float], drafted: int = 2, who: Speculation = THREE) -> Result:
     """The result of heats of three tokens, by the milliseconds of plain decoding and of drafts."""
     heats = []
-    for place, (plain, ours) in enumerate(times):
+    for plain, ours in times:
         by_drafts = recorded(round_of(1, 2, 3, drafted=drafted), reason=FinishReason.LENGTH)
         by_itself = plainly(1, 2, 3, ms=plain, reason=FinishReason.LENGTH)
         legs = {"plain": Leg(by_itself, 3, plain), comparing.name(who): Leg(by_drafts, 3, ours)}
-        heats.append(Heat("q", 3 * place, legs))
-    result = result_of(heats, comparing.named([PLAINLY, who], OWN_ENGINE))
-    return dataclasses.replace(result, temperature=0.7)
+        heats.append(Heat("q", legs))
+    who_by_name = comparing.named([PLAINLY, who], OWN_ENGINE)
+    return Result((*heats,), who_by_name, temperature=0.7)
 
 
 def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None:
@@ -65,8 +63,8 @@ def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None
     assert score.gain.speed_up == pytest.approx(1.5, abs=0.01)
     said = comparing.sentence(result)
     assert said == (
-        "1.50x ±0.01 as fast as plain with length 3. Of 15 tokens of each, another text than the "
-        "reply's; both wrote the same."
+        "1.50x ±0.01 as fast as plain with length 3. Of 15 tokens of each at temperature "
+        "0.7; both wrote the same."
     )
 
 
@@ -105,16 +103,17 @@ def test_of_200_comparisons_at_most_one_in_20_ends_with_a_false_verdict(truth: f
                 speed = (1.0 + drift * second / n) * math.exp(rng.gauss(0.0, 0.05))
                 ms[who] = 500.0 * busy * disturbed / speed / gain
             legs = {who: Leg(plain if who == "plain" else by_drafts, 20, ms[who]) for who in ms}
-            heats.append(Heat("q", 20 * second, legs))
+            heats.append(Heat("q", legs))
         return heats
 
     def verdict(heats: list[Heat]) -> str:
-        looks, who = Looks(FIRST_LOOK), {"plain": PLAINLY, "3": THREE}
-        while looks.next < len(heats):
-            so_far = result_of(heats[: looks.next], who, looks.take())
+        look, who = 0, {"plain": PLAINLY, "3": THREE}
+        while (n := FIRST_LOOK * 2**look) < len(heats):
+            so_far = Result((*heats[:n],), who, level_of(look))
             if so_far.is_certain:
                 return so_far.scores[1].verdict
-        return result_of(heats, who, looks.last()).scores[1].verdict
+            look += 1
+        return Result((*heats,), who, level_of_last(look)).scores[1].verdict
 
     verdicts = Counter(verdict(heats_of(80)) for _ in range(200))
     right = {"faster": truth > 1.0, "slower": truth < 1.0, "same": 0.95 <= truth <= 1.05}
@@ -172,13 +171,15 @@ def test_several_prompts_have_heats_in_turn_and_the_error_is_between_them(tmp_pa
     assert asked is not None
     (messages,) = asked.prompts.values()
     names = [f"prompt {number}" for number in range(5)]
-    running = comparison(chat, THREE, asked=Asked(dict.fromkeys(names, messages), asked.terms))
+    prompts = dict.fromkeys(names, messages)
+    asked = Asked(prompts, asked.terms, in_a_row=2, least_minutes=4)
+    running = comparison(chat, THREE, asked=asked)
     assert running.minutes == 4
     chat.pump_until(lambda: running.is_over)
-    each = [name for name in names for _ in range(HEATS_IN_A_ROW)]
+    each = [name for name in names for _ in range(2)]
     assert [heat.prompt for heat in running.heats] == each
     # The second heat of a prompt continues the first.
-    assert [heat.start for heat in running.heats] == [0, HEAT_TOKENS] * 5
+    assert [len(one.begun) for one in requests(chat)] == [0, 0, HEAT_TOKENS, HEAT_TOKENS] * 5
     result = running.so_far()
     assert result.best is not None
     assert [*result.best.by_prompt] == names
@@ -199,12 +200,11 @@ def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) ->
     assert result.best is not None
     fork = result.best.fork
     assert fork is not None
-    assert (
-        f"first difference after “{fork.before[-24:]}”: “ side:”, plain wrote “ otherwise”" in said
-    )
+    assert f"first difference after “{fork.before[-24:]}”: “ side:" in said
     assert chat.session.shown is not None
     assert chat.session.shown.text.startswith(f"{fork.before} side:")
-    assert fork.ours_after.startswith(" side:")
+    assert fork.ours.startswith(" side:")
+    assert f"plain wrote “{fork.plain[:24]}”." in said
     shown = comparing.both_texts(result.best)
     assert fork.before in shown
     assert "[plain]  otherwise" in shown
@@ -246,7 +246,7 @@ def test_a_comparison_that_cannot_tell_goes_on_until_its_time_is_up(
     assert running.so_far().scores[1].verdict == "early"
     now = 121.0
     chat.pump_until(lambda: running.is_over)
-    assert running.so_far().n_heats > 2 * FIRST_LOOK
+    assert len(running.heats) > 2 * FIRST_LOOK
     assert running.so_far().scores[1].gain.error is not None
 
 
@@ -288,25 +288,25 @@ def test_who_can_be_compared() -> None:
     assert names[-1] == "n-grams"
 
 
-def fork_of(ours: Recording, plain: Recording) -> tuple[object, ...] | None:
-    """Index and both tokens of the first difference."""
-    heat = Heat("q", 0, {"ours": Leg(ours, 1, 1.0), "plain": Leg(plain, 1, 1.0)})
+def fork_of(ours: Recording, plain: Recording) -> tuple[str, str, str] | None:
+    """The text up to the first difference, and what both wrote from there on."""
+    heat = Heat("q", {"ours": Leg(ours, 1, 1.0), "plain": Leg(plain, 1, 1.0)})
     fork = first_fork(heat, "ours", "plain")
-    return (fork.index, fork.ours, fork.plain) if fork else None
+    return (fork.before, fork.ours, fork.plain) if fork else None
 
 
 @pytest.mark.parametrize(
     ("plain_ids", "plain_end", "fork"),
     [
-        ((1, 2), FinishReason.STOP, (2, " t3", None)),
+        ((1, 2), FinishReason.STOP, (" t1 t2", " t3", "")),
         ((1, 2), FinishReason.CANCELLED, None),
-        ((1, 9, 3), FinishReason.STOP, (1, " t2", " t9")),
-        ((1, 2, 3, 4), FinishReason.LENGTH, (3, None, " t4")),
+        ((1, 9, 3), FinishReason.STOP, (" t1", " t2 t3", " t9 t3")),
+        ((1, 2, 3, 4), FinishReason.LENGTH, (" t1 t2 t3", "", " t4")),
         ((1, 2, 3), FinishReason.LENGTH, None),
     ],
 )
 def test_the_first_fork(
-    plain_ids: tuple[int, ...], plain_end: FinishReason, fork: tuple[object, ...] | None
+    plain_ids: tuple[int, ...], plain_end: FinishReason, fork: tuple[str, str, str] | None
 ) -> None:
     assert fork_of(reply(), plainly(*plain_ids, ms=10.0, reason=plain_end)) == fork
 
@@ -322,13 +322,13 @@ def sent(*chunks: str, reason: FinishReason = FinishReason.STOP) -> Recording:
     ("speculative", "plain", "fork"),
     [
         (sent("A", " cat sat", "."), sent("A", " cat", " sat", "."), None),
-        (sent("A", " cat sat"), sent("A", " cat", " ran"), (1, " cat sat", " cat ran")),
-        (sent("A", " cat"), sent("A", " cat", " ran"), (2, None, " ran")),
-        (sent("A"), sent("A", " cat", reason=FinishReason.LENGTH), (1, None, " cat")),
+        (sent("A", " cat sat"), sent("A", " cat", " ran"), ("A", " cat sat", " cat ran")),
+        (sent("A", " cat"), sent("A", " cat", " ran"), ("A cat", "", " ran")),
+        (sent("A"), sent("A", " cat", reason=FinishReason.LENGTH), ("A", "", " cat")),
         (sent("A", reason=FinishReason.LENGTH), sent("A", " cat"), None),
     ],
 )
 def test_what_a_server_sends_at_once_is_no_difference(
-    speculative: Recording, plain: Recording, fork: tuple[object, ...] | None
+    speculative: Recording, plain: Recording, fork: tuple[str, str, str] | None
 ) -> None:
     assert fork_of(speculative, plain) == fork

@@ -46,10 +46,7 @@ def test_a_reply_is_prefill_rounds_and_done(loaded: Client) -> None:
     assert [round_.index for round_ in rounds] == list(range(len(rounds)))
 
 
-def test_a_comparison_continues_one_text_heat_by_heat(
-    loaded: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
+def test_a_comparison_continues_one_text_heat_by_heat(loaded: Client) -> None:
     greedy = chat(max_tokens=30)
     terms = Terms(sampling=greedy.sampling, max_tokens=greedy.max_tokens)
     hello, info = loaded.link.hello, pair_info("t.gguf", "d.gguf", None)
@@ -62,7 +59,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(
         loaded.link,
         hello,
         info,
-        Asked({"q": greedy.messages}, terms),
+        Asked({"q": greedy.messages}, terms, heat_tokens=8),
         drafting,
         changed=lambda: None,
     )
@@ -74,7 +71,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(
     assert running.failure is None
     if hello.can.own:
         # The fourth would go beyond the limit of the reply, which begins again.
-        assert [heat.start for heat in running.heats][:4] == [0, 8, 16, 0]
+        assert [bool(heat.before) for heat in running.heats][:4] == [False, True, True, False]
         legs = [leg for heat in running.heats for leg in heat.legs.values()]
         # Without those of plain checks they may be fewer.
         assert all(8 <= leg.recording.stats.tokens <= 24 for leg in legs)

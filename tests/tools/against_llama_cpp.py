@@ -14,7 +14,6 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from eaglechat.chat.comparing import order_of
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.engine.bench.prompts import Prompt, builtin_prompts
 from eaglechat.hub.local.pairs import builtin_pair
@@ -41,7 +40,7 @@ def main() -> None:
         info = engine.load(builtin_pair())
         for repeat in range(args.repeat):
             for prompt in builtin_prompts():
-                for length in order_of([0, *lengths], repeat):
+                for length in [0, *lengths][:: 1 if repeat % 2 == 0 else -1]:
                     drafting = p.Speculation(n_draft_max=length) if length else p.PLAINLY
                     reply = p.Chat(
                         messages=prompt.messages,

@@ -117,7 +117,7 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         lanes = [line for line in user.text.splitlines() if "tok/s" in line]
         gains = [line.partition("tok/s")[2].strip()[:2] for line in lanes]
         assert gains == ["", "1.", "0."]
-        await user.sees("Enter keeps length 3, a lets auto choose.")
+        await user.sees("Enter keeps length 3.")
         await user.pilot.resize_terminal(80, 24)
         await user.until(
             lambda: (
@@ -157,7 +157,7 @@ async def test_other_prompts_are_measured_and_the_pair_keeps_what_was_fastest(
         await user.sees("Of the prompt “chat”, heat ")
         await user.sees("as fast as plain with length 3. Of 320 tokens of each, over 8 prompts")
         for name in ("chat", "code", "long file", "reasoning"):
-            await user.sees(f"  {name} ")
+            await user.sees(f" {name} ")
         await user.press("enter", to=ChatScreen)
         await user.sees("smollm2-135m starts with n_draft_max 3 from now on.")
         library = user.app.services.pairs

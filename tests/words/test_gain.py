@@ -15,13 +15,13 @@ from eaglechat.words.gain import in_words
         (1.4, 0.012, "faster", "1.40x ±0.02 as fast as plain with length 3"),
         (1.06, 0.04, "faster", "1.06x ±0.04 as fast as plain with length 3"),
         (0.7, 0.21, "slower", "0.7x ±0.3 as fast as plain with length 3"),
-        (0.8, 0.3, "unclear", "can't tell yet: 0.8x ±0.3 with length 3"),
-        (1.0, 0.3, "unclear", "can't tell yet: 1.0x ±0.3 with length 3"),
+        (0.8, 0.3, "unclear", "leaning slower: 0.8x ±0.3 as fast as plain with length 3"),
+        (1.0, 0.3, "unclear", "can't tell: 1.0x ±0.3 as fast as plain with length 3"),
         # Faster for certain, but by less than counts.
         (1.03, 0.01, "same", "same as plain with length 3"),
         (1.0, 0.05, "same", "same as plain with length 3"),
-        (1.03, 0.04, "unclear", "can't tell yet: 1.03x ±0.04 with length 3"),
-        (1.4, None, "unclear", "can't tell yet: 1.40x with length 3"),
+        (1.03, 0.04, "unclear", "leaning faster: 1.03x ±0.04 as fast as plain with length 3"),
+        (1.4, None, "unclear", "can't tell: 1.40x as fast as plain with length 3"),
     ],
 )
 def test_nothing_is_claimed_that_its_error_does_not_allow(

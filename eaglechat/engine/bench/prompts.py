@@ -20,13 +20,8 @@ class Prompt:
 
     name: str
     text: str
-    kind: str = ""
-    """The category that the file names."""
-
-    @property
-    def category(self) -> str:
-        """A prompt without one is a category of its own."""
-        return self.kind or self.name
+    category: str
+    """A prompt without one is a category of its own."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -61,7 +56,7 @@ def parse_prompts(text: str) -> list[Prompt]:
         name, _, body = block.partition("\n")
         if not body.strip():
             raise ValueError(f"the prompt {name.strip()!r} is empty")
-        prompts.append(Prompt(name.strip(), body.strip()))
+        prompts.append(Prompt(name.strip(), body.strip(), name.strip()))
     names = [prompt.name for prompt in prompts]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
@@ -93,7 +88,7 @@ def parse_lines(text: str) -> list[Prompt]:
         category = found.category.strip()
         counts[category] += 1
         name = f"{category or 'prompt'} {counts[category]}"
-        prompts.append(Prompt(name, found.prompt, category))
+        prompts.append(Prompt(name, found.prompt, category or name))
     if not prompts:
         raise ValueError("there is no prompt in it")
     return prompts

@@ -23,11 +23,8 @@ _SMI_S = 10.0
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a machine was doing while something was measured. Loads are those of the last minute,
-    one for each running thread."""
+    """What a machine was doing while something was measured."""
 
-    load_before: float
-    load_after: float
     others: float
     """Logical CPUs that other programs kept busy meanwhile, on average."""
     n_cpus: int
@@ -41,15 +38,13 @@ class Witness:
     """Sees from its making on what other programs take of the CPUs."""
 
     def __init__(self) -> None:
-        self._load = psutil.getloadavg()[0]
         self._at, self._busy, self._own = time.monotonic(), _busy_s(), _own_s()
 
     def conditions(self) -> Conditions:
         """So far. The engine has to run still: what it took is ours."""
         seconds = time.monotonic() - self._at
         others = (_busy_s() - self._busy - (_own_s() - self._own)) / (seconds or 1.0)
-        n_cpus = psutil.cpu_count() or 1
-        return Conditions(self._load, psutil.getloadavg()[0], max(others, 0.0), n_cpus)
+        return Conditions(max(others, 0.0), psutil.cpu_count() or 1)
 
 
 def _busy_s() -> float:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from eaglechat import paths
 from eaglechat.chat.compared import Result
-from eaglechat.chat.comparing import HEATS_IN_A_ROW, Asked, Comparison, contenders
+from eaglechat.chat.comparing import Asked, Comparison, contenders
 from eaglechat.chat.session import ChatSession
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.units import format_seconds
@@ -34,6 +34,7 @@ from eaglechat.words.bars import bar
 from eaglechat.words.card import card, shipped_with, why_no_card, why_not
 from eaglechat.words.export import free_file
 from eaglechat.words.gain import at_most, figure
+from eaglechat.words.tables import aligned
 from eaglechat.words.timeline import before_writing
 from eaglechat.words.wording import percent, plural
 
@@ -63,8 +64,6 @@ class CompareScreen(EagleScreen[Speculation]):
         self._all = comparing.named(contenders(self._now, info, hello), hello.can)
         self._who = [*self._all][:1]
         self._comparison = self._new()
-        self._most = ""
-        """What drafting could gain at most."""
         self._pace = FramePace()
 
     def compose(self) -> ComposeResult:
@@ -89,7 +88,7 @@ class CompareScreen(EagleScreen[Speculation]):
         asked = self._asked
         if not self._is_of_question:
             shipped = {prompt.name: prompt.messages for prompt in builtin_prompts()}
-            asked = Asked(shipped, asked.terms)
+            asked = Asked(shipped, asked.terms, in_a_row=2, least_minutes=4)
         engine, hello, info = self._services.engine, self._hello, self._info
         who = {comparing.name(PLAINLY): PLAINLY, **{name: self._all[name] for name in self._who}}
         return Comparison(engine, hello, info, asked, who, changed=self._follow)
@@ -114,7 +113,6 @@ class CompareScreen(EagleScreen[Speculation]):
         return self._comparison.result
 
     def _ended(self, result: Result) -> None:
-        self._most = at_most(self._info, paths.state_dir(), result.best)
         if result.scores:
             speeds, engine = self._services.pairs.speeds, self._services.settings.current.engine
             result.note(
@@ -186,7 +184,7 @@ class CompareScreen(EagleScreen[Speculation]):
         comparison, engine = self._comparison, self._services.settings.current.engine
         source = "the last question of a chat, whose text is not here"
         if not self._is_of_question:
-            source = f"{shipped_with(self._hello)}, each in {HEATS_IN_A_ROW} heats in turn"
+            source = shipped_with(self._hello)
         reason = why_no_card(self._hello, self._info, engine) or why_not(comparison)
         if reason:
             self.notify(f"No card: {reason}.", severity="warning")
@@ -199,7 +197,7 @@ class CompareScreen(EagleScreen[Speculation]):
             self.notify(said, severity="warning")
 
         self.in_background(
-            lambda: write_atomically(file, card(comparison, engine, source).encode()),
+            lambda: write_atomically(file, card(comparison, engine, source, {}).encode()),
             lambda _: self.notify(f"The card is in {file}."),
             fail,
         )
@@ -221,9 +219,10 @@ class CompareScreen(EagleScreen[Speculation]):
         so_far = result or comparison.so_far()
         lines = [*self._lanes(so_far)]
         if result is not None and len(result.prompts) > 1:
-            lines += [Content(""), *self._by_prompt(result)]
-        if result is not None and self._most:
-            lines += [Content(""), Content.styled(self._most, MUTED)]
+            by_prompt = [*comparing.category_rows(result, {})]
+            lines += [Content(""), *map(Content, aligned(by_prompt, range(1, len(by_prompt[0]))))]
+        if result is not None and (most := at_most(self._info, paths.state_dir(), result.best)):
+            lines += [Content(""), Content.styled(most, MUTED)]
         said = (Content(self._said()), Content.styled(self._advice(), MUTED))
         lines += [Content(""), *filter(None, said)]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
@@ -256,12 +255,7 @@ class CompareScreen(EagleScreen[Speculation]):
         best = self._best
         does = f"drafts with {comparing.name(best)}" if best.enabled else "decodes plainly"
         does = f"keeps {comparing.name(best)}" if best == self._now else does
-        advice = f"{{compare.use}} {does}"
-        if self._hello.can.own and best.n_draft_max != AUTO:
-            advice += ", {compare.let_auto} lets auto choose"
-        if self._kept is not None:
-            advice += ", {compare.forget} forgets the length that this pair starts with"
-        return with_keys(f"{advice}.")
+        return with_keys(f"{{compare.use}} {does}.")
 
     def _progress(self) -> str:
         comparison = self._comparison
@@ -304,14 +298,6 @@ class CompareScreen(EagleScreen[Speculation]):
                 (bar(speed / fastest, width), style),
                 f" {numbers}",
             )
-
-    def _by_prompt(self, result: Result) -> Iterator[Content]:
-        """What each prompt gains with the contender that is fastest there."""
-        cells = max(map(cell_len, result.prompts))
-        for name in result.prompts:
-            best = result.best_on(name)
-            gain = figure(best.gain.speed_up, None)
-            yield Content.assemble(f"  {name:{cells}}  {gain}", (f"  with {best.name}", MUTED))
 
 
 class ContendersDialog(ListDialog[Sequence[str], str]):

@@ -16,9 +16,9 @@ def test_the_prompts_to_copy_from_are_another_set() -> None:
 
 
 def test_a_prompt_file_is_one_prompt_or_many_by_name() -> None:
-    assert bench_prompts.parse_prompts("Just ask.\n") == [Prompt("prompt", "Just ask.")]
+    assert bench_prompts.parse_prompts("Just ask.\n") == [Prompt("prompt", "Just ask.", "prompt")]
     two = bench_prompts.parse_prompts("=== a\nfirst\n\nstill first\n=== b\nsecond")
-    assert two == [Prompt("a", "first\n\nstill first"), Prompt("b", "second")]
+    assert two == [Prompt("a", "first\n\nstill first", "a"), Prompt("b", "second", "b")]
     with pytest.raises(ValueError, match="'b' is empty"):
         bench_prompts.parse_prompts("=== a\nx\n=== b\n\n")
     with pytest.raises(ValueError, match="two prompts are named 'a'"):
@@ -31,9 +31,9 @@ def test_json_lines_have_a_prompt_and_a_category() -> None:
     )
     found = bench_prompts.parse_lines(f'{lines}{{"prompt": "Three?"}}\n')
     assert found == [
-        Prompt("qa 1", "One?", "qa"), Prompt("qa 2", "Two?", "qa"), Prompt("prompt 1", "Three?"),
+        Prompt("qa 1", "One?", "qa"), Prompt("qa 2", "Two?", "qa"),
+        Prompt("prompt 1", "Three?", "prompt 1"),
     ]  # fmt: skip
-    assert [one.category for one in found] == ["qa", "qa", "prompt 1"]
 
 
 @pytest.mark.parametrize(

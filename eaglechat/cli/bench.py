@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
+from math import ceil
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 import msgspec
 
 from eaglechat import paths
-from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import Asked, Comparison, contenders
 from eaglechat.chat.recording import Terms
 from eaglechat.chat.refusals import misfit, no_comparison
 from eaglechat.cli import options
-from eaglechat.cli.bench import tables
 from eaglechat.cli.loading import CommandEngine, Interrupt
 from eaglechat.cli.pairs import choose_pair
 from eaglechat.cli.progress import Progress
@@ -51,16 +50,19 @@ from eaglechat.wire.protocol import (
 )
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import DrafterStats, of_the_draft
-from eaglechat.words.card import FEWEST_REPEATS, card, shipped_with, why_no_card, why_not
-from eaglechat.words.comparing import in_json, named, sentence
+from eaglechat.words import wording
+from eaglechat.words.card import card, ran_on, shipped_with, why_no_card, why_not
+from eaglechat.words.comparing import category_rows, in_json, named, sentence, setting_rows
+from eaglechat.words.gain import at_most
+from eaglechat.words.statistics import of_whole_reply
+from eaglechat.words.tables import aligned
 from eaglechat.words.wording import plural
 
 T = TypeVar("T")
 
-_SHAPES: tuple[Shape, ...] = get_args(Shape)
-_DRAFTERS: tuple[DrafterChoice, ...] = get_args(DrafterChoice)
 _COPY = "copy"
-_OF_OUR_ENGINE = ("shape", "ngram", "drafter")
+_HEAT_TOKENS = 64
+"""At most: auto begins anew in each heat, and has so many tokens to learn in."""
 _LENGTHS: tuple[int | Auto, ...] = (0, 1, 2, 3, 4, 5, 6, 8, AUTO)
 
 
@@ -77,21 +79,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--shape",
-        type=_list_of(_one_of({shape: shape for shape in _SHAPES})),
+        type=_list_of(options.value_of("speculation", "shape")),
         metavar="LIST",
-        help=f"shapes to measure: {', '.join(_SHAPES)} (default: chain)",
+        help="shapes to measure, such as chain,tree (default: chain)",
     )
     parser.add_argument(
         "--ngram",
-        type=_list_of(_one_of({"off": False, "on": True})),
+        type=_list_of(_off_or_on),
         metavar="LIST",
         help="with n-grams ahead of the draft (on), without (off), or both: off,on (default: off)",
     )
     parser.add_argument(
         "--drafter",
-        type=_list_of(_one_of({drafter: drafter for drafter in _DRAFTERS})),
+        type=_list_of(options.value_of("speculation", "drafter")),
         metavar="LIST",
-        help=f"drafters to measure: {', '.join(_DRAFTERS)} (default: all that the pair has)",
+        help="drafters to measure, such as eagle3,mtp (default: all that the pair has)",
     )
     parser.add_argument(
         "--prompts",
@@ -142,24 +144,12 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsageError("the pair is named twice; give PAIR, --pair or --target")
     args.pair = args.name or args.pair
     options.check_pair(args)
-    if args.server is not None and (flag := _wrong_flag(args, is_server=True)):
-        raise WrongUsageError(
-            f"{flag} does not go with --server: a server drafts the way it was started"
-        )
     prompts = _prompts(args.prompts)
     if args.json and (reason := paths.why_unwritable(args.json.parent)):
         # Complain now, not after an hour of measuring.
         raise CommandError(f"{args.json} cannot be written: {reason}")
     with Interrupt() as interrupt:
         return _bench(args, prompts, interrupt)
-
-
-def _wrong_flag(args: argparse.Namespace, *, is_server: bool) -> str | None:
-    """The first flag given that only eaglechat's own engine can follow."""
-    given = [name for name in _OF_OUR_ENGINE if getattr(args, name)]
-    if is_server and args.n is not None:
-        given.append("n")
-    return f"--{given[0]}" if given else None
 
 
 def _prompts(chosen: str | None) -> list[Prompt]:
@@ -186,34 +176,41 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
         info, hello = engine.load(pair), engine.hello
         if args.card and (reason := why_no_card(hello, info, settings.engine)):
             raise CommandError(f"no card can be made: {reason}")
-        comparison = Comparison(
-            engine.link,
-            hello,
-            info,
-            Asked(
-                {prompt.name: prompt.messages for prompt in prompts},
-                Terms(sampling=Sampling(temperature=args.temperature), max_tokens=args.max_tokens),
-                whole_replies=True,
-                repeats=args.repeat,
-                fewest_repeats=FEWEST_REPEATS if args.card else 1,
-                minutes=args.minutes,
-            ),
-            _contenders(args, info, hello, settings.speculation),
-            changed=lambda: None,
+        n_heats = ceil(args.max_tokens / _HEAT_TOKENS)
+        asked = Asked(
+            {prompt.name: prompt.messages for prompt in prompts},
+            Terms(sampling=Sampling(temperature=args.temperature), max_tokens=args.max_tokens),
+            heat_tokens=ceil(args.max_tokens / n_heats),
+            in_a_row=n_heats,
+            repeats=args.repeat,
+            minutes=args.minutes,
+            least_minutes=10,
         )
+        who = _contenders(args, info, hello, settings.speculation)
+        comparison = Comparison(engine.link, hello, info, asked, who, changed=lambda: None)
         _measure(comparison, engine, interrupt)
         failure = comparison.failure
         trouble = str(engine.failure(failure)) if failure is not None else None
     result = comparison.so_far()
+    said = sentence(result) if result.best is not None else ""
     source = f"of {args.prompts}" if args.prompts else shipped_with(hello)
     categories = {prompt.name: prompt.category for prompt in prompts}
     no_card = why_not(comparison) if args.card else None
     if args.card and no_card is None:
         print(card(comparison, settings.engine, source, categories))
     else:
-        _print(hello, info, result, pair.name)
+        name = wording.pair_in_short(info, pair.name)
+        print(f"{name}, {ran_on(info, hello)}, {wording.today()}")
+        _print(comparison, said, categories)
     if args.json:
-        _write(args.json, hello, info, result, categories)
+        document = {
+            "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
+            "pair": info,
+            "verdict": said,
+            **in_json(result, categories),
+        }
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
     if args.prompts is None and trouble is None:
         result.note(Speeds(paths.state_dir()), pair, settings.engine, "bench")
     if interrupt.happened:
@@ -223,7 +220,7 @@ def _bench(args: argparse.Namespace, prompts: list[Prompt], interrupt: Interrupt
         return FAILED
     if trouble is None:
         return OK
-    tables_say = "; the tables show what was measured before that" if result.n_heats else ""
+    tables_say = "; the tables show what was measured before that" if result.heats else ""
     complain(f"{trouble}{tables_say}")
     return INTERRUPTED if interrupt.happened else FAILED
 
@@ -259,15 +256,17 @@ def _measure(comparison: Comparison, engine: CommandEngine, interrupt: Interrupt
 def _contenders(
     args: argparse.Namespace, info: PairInfo, hello: Hello, now: Speculation
 ) -> dict[str, Speculation]:
-    """By name, the one that the others are compared with first. Raises CommandError if there would
-    be nothing to compare."""
+    """By name, the one that the others are compared with first. Raises WrongUsageError for a flag
+    that the engine cannot follow, CommandError if there would be nothing to compare."""
+    ours = ("shape", "ngram", "drafter", *(() if hello.can.draft_length else ("n",)))
+    given = [name for name in ours if getattr(args, name)]
+    if given and not hello.can.own:
+        raise WrongUsageError(f"--{given[0]} is for eaglechat's own engine, not for {hello.engine}")
     if not hello.can.draft_length:
         plain = [PLAINLY] if hello.can.plain else []
         return named([*plain, *contenders(now, info, hello)], hello.can)
     longest = max((one.longest for one in info.drafters), default=N_DRAFT_MAX_LIMIT)
     lengths = args.n or [n for n in _LENGTHS if n == AUTO or n <= longest]
-    if not hello.can.own and (flag := _wrong_flag(args, is_server=False)):
-        raise CommandError(f"{flag} is for eaglechat's own engine, not for {hello.engine}")
     ngram, shapes = _ngram_to_measure(args, info), _shapes_to_measure(args, info)
     drafters = _drafters_to_measure(args, info)
     if not hello.can.own:
@@ -290,32 +289,27 @@ def _contenders(
     return named([PLAINLY, *dict.fromkeys(combined)], hello.can)
 
 
-def _print(hello: Hello, info: PairInfo, result: Result, name: str) -> None:
-    """Print what was found, and the tables."""
-    said = sentence(result) if result.best is not None else ""
-    for line in tables.lines(name, info, hello, result, said):
-        print(line)
+def _print(comparison: Comparison, said: str, categories: dict[str, str]) -> None:
+    """Print what was found, `said` in a sentence, and the tables."""
+    result, info, hello = comparison.so_far(), comparison.info, comparison.hello
+    if not result.scores:
+        print("Nothing was measured.")
+        return
+    tables = [*category_rows(result, categories)], [*setting_rows(result)]
+    found = [said, *("\n".join(aligned(rows, range(1, len(rows[0])))) for rows in tables)]
+    found += [
+        f"{score.name}: {of_whole_reply(score.stats)}; which were tested is not reported"
+        for score in result.scores
+        if score.stats.is_of_whole_reply
+    ]
+    found.append(at_most(info, paths.state_dir(), result.best))
     drafted = sum((of_the_draft(one.stats.by_drafter) for one in result.scores), DrafterStats())
     if info.speculation_off:
-        print(f"\nNothing is drafted: {info.speculation_off}.")
-    elif reason := no_comparison(hello):
-        print(f"\n{reason}")
-    elif warning := misfit(drafted, info):
-        print(f"\n{warning}")
-
-
-def _write(
-    file: Path, hello: Hello, info: PairInfo, result: Result, categories: Mapping[str, str]
-) -> None:
-    """Write everything measured as JSON."""
-    document = {
-        "engine": {"name": hello.engine, "version": hello.llama_cpp or hello.eaglechat},
-        "pair": info,
-        "verdict": sentence(result) if result.best is not None else "",
-        **in_json(result, categories),
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+        found.append(f"Nothing is drafted: {info.speculation_off}.")
+    else:
+        found.append(no_comparison(hello) or misfit(drafted, info) or "")
+    for paragraph in filter(None, found):
+        print(f"\n{paragraph}")
 
 
 def _shapes_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
@@ -352,12 +346,7 @@ def _list_of(one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     return lambda text: tuple(dict.fromkeys(one(part.strip()) for part in text.split(",")))
 
 
-def _one_of(choices: Mapping[str, T]) -> Callable[[str], T]:
-    """An argparse type for a word."""
-
-    def chosen(text: str) -> T:
-        if text not in choices:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}")
-        return choices[text]
-
-    return chosen
+def _off_or_on(text: str) -> bool:
+    if text not in ("off", "on"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither off nor on")
+    return text == "on"
