@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 from textual.pilot import Pilot
 
-from eaglechat.tui.widgets.transcript.entries import DrawnEntry
-from eaglechat.tui.widgets.transcript.markdown import Look
+from eaglechat.tui.widgets.transcript.formatting import GrowingText, Line
 from eaglechat.words.timeline import Entry
 from tests.tui.widgets.transcript_app import TranscriptApp, on_screen, until
 
@@ -32,14 +31,14 @@ def seen(app: TranscriptApp) -> str:
 async def test_only_what_is_near_the_visible_part_is_wrapped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app, wrapped = TranscriptApp(), list[str]()
+    app, wrapped = TranscriptApp(), list[int]()
 
-    class Counted(DrawnEntry):
-        def __init__(self, entry: Entry, look: Look) -> None:
-            wrapped.append(entry.key)
-            super().__init__(entry, look)
+    class Counted(GrowingText):
+        def __init__(self, width: int, line: Line | None) -> None:
+            wrapped.append(width)
+            super().__init__(width, line)
 
-    monkeypatch.setattr("eaglechat.tui.widgets.transcript.rows.DrawnEntry", Counted)
+    monkeypatch.setattr("eaglechat.tui.widgets.transcript.entries.GrowingText", Counted)
     async with app.run_test(size=(40, HEIGHT)) as pilot:
         await opened(app, pilot)
         assert len(wrapped) < 4 * HEIGHT

@@ -8,7 +8,7 @@ import pytest
 
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.transcript.entries import MARGIN, ReplyEntry
+from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.records import Part
@@ -35,9 +35,9 @@ def engine() -> ScriptedEngine:
     return engine
 
 
-def thought(user: Driver) -> ReplyEntry:
+def thought(user: Driver) -> DrawnEntry:
     [shown] = shown_in(user.chat.transcript, "thought")
-    return shown.reply
+    return shown.drawn
 
 
 @pytest.mark.parametrize("size", SIZES)

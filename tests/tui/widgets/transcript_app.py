@@ -21,7 +21,7 @@ from eaglechat.chat.recording import Recording, Terms
 from eaglechat.paths import builtin_themes_dir
 from eaglechat.settings.model import View
 from eaglechat.tui.themes import TOKEN_KINDS, load_themes, token_variable_defaults
-from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry, ReplyEntry
+from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry
 from eaglechat.tui.widgets.transcript.transcript import PADDING, Transcript
 from eaglechat.tui.widgets.transcript.wrapping import Row
 from eaglechat.wire.records import (
@@ -70,16 +70,13 @@ class Shown:
 
     @property
     def drawn(self) -> DrawnEntry:
-        return self.transcript.rows.drawn(self.place)
-
-    @property
-    def reply(self) -> ReplyEntry:
-        assert isinstance(self.drawn, ReplyEntry)
-        return self.drawn
+        return self.transcript.rows.drawn[self.place]
 
     @property
     def text(self) -> str:
-        return self.reply.text
+        recording = self.entry.recording
+        assert recording is not None
+        return recording.reasoning if self.entry.kind == "thought" else recording.text
 
     @property
     def size(self) -> Size:

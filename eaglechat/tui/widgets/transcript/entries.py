@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 
 from textual.strip import Strip
 
+from eaglechat.chat.recording import Recording
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
@@ -37,35 +39,48 @@ KINDS = {
 }
 """The marker of each kind of entry, its style, and that of the text."""
 _GUESSES = (Origin.ACCEPTED.value, NGRAM_KIND)
+_NARROW = 20
 _WINDOW = "Older messages are no longer in the context."
 
 
 class DrawnEntry:
-    """A question, a notice, or the mark where the context begins."""
+    """What is drawn of an entry, for one look. Before its rows are needed, it only has an estimated
+    height.
 
-    def __init__(self, entry: Entry, look: Look) -> None:
+    Of a recording, which the model may still be writing: text in two inks, formatted while it is
+    written (live); the same in one ink, with tables and coloured code once it is over (read);
+    tokens in the styles of their origins, with the rejected ones (trace).
+    """
+
+    def __init__(self, entry: Entry, look: Look, *, is_unfolded: bool) -> None:
         self.entry, self.look = entry, look
-        self.body = GrowingText(look.width, PLAIN)
-        """The rows, and the text that they copy."""
+        self.part = Part.REASONING if entry.kind == "thought" else Part.ANSWER
+        is_over_thought = entry.kind == "thought" and entry.note is not None
+        self.is_folded = is_over_thought and not is_unfolded
+        """Whether only one line is drawn, which says how long the reasoning took."""
         self.strips: dict[int, Strip] = {}
         """The rows that were drawn, by their numbers within the entry; the transcript's."""
-        self._wrap()
+        self._n_rounds = 0
+        """How many rounds are drawn."""
+        self._has_settled = False
+        self.height, self.is_measured = self._estimate() + MARGIN, False
+        """In rows, with the margin below it."""
 
-    def _wrap(self) -> None:
-        if self.entry.kind == "window":
-            self.body.say(_WINDOW, NOTE)
-        else:
-            self.body.add([Run(self.entry.text, TEXT)])
+    def _estimate(self) -> int:
+        entry = self.entry
+        if entry.kind == "window" or self.is_folded:
+            return 1
+        text = entry.recording.written(self.part) if entry.recording else entry.text
+        rows = 1 + text.count("\n") + len(text) // max(self.look.width, _NARROW)
+        return self.rows_above + rows + bool(entry.note)
+
+    def measure(self) -> None:
+        self.height, self.is_measured = self.rows_above + len(self.body.rows) + MARGIN, True
 
     @property
     def rows_above(self) -> int:
         """Rows above the text: one for the number among siblings."""
         return 0 if self.entry.place is None else 1
-
-    @property
-    def height(self) -> int:
-        """In rows, with the margin below it."""
-        return self.rows_above + len(self.body.rows) + MARGIN
 
     def row_of(self, span: tuple[int, int]) -> int:
         """The row in which this passage of the text begins."""
@@ -77,75 +92,59 @@ class DrawnEntry:
         place, rows = y - self.rows_above, self.body.rows
         return rows[place] if 0 <= place < len(rows) else None
 
-
-class ReplyEntry(DrawnEntry):
-    """A part of a recording, which the model may still be writing: text in two inks, formatted
-    while it is written (live); the same in one ink, with tables and coloured code once it is over
-    (read); tokens in the styles of their
-    origins, with the rejected ones (trace)."""
-
-    def __init__(self, entry: Entry, look: Look, *, is_folded: bool) -> None:
-        assert entry.recording is not None
-        self.recording = entry.recording
-        self.part = Part.REASONING if entry.kind == "thought" else Part.ANSWER
-        self.is_folded = is_folded
-        """Whether only one line is drawn, which says how long the reasoning took."""
-        self._note = entry.below()
-        self._drawn = 0
-        """How many rounds are drawn."""
-        self._has_settled = False
-        super().__init__(entry, look)
-
-    @property
-    def text(self) -> str:
-        """The text of the part exactly as it was generated, without rejected tokens."""
-        is_answer = self.part is Part.ANSWER
-        return self.recording.text if is_answer else self.recording.reasoning
+    @cached_property
+    def body(self) -> GrowingText:
+        """The rows, and the text that they copy."""
+        entry, recording, look = self.entry, self.entry.recording, self.look
+        is_plain = recording is None or self.is_folded or look.view == "trace"
+        body = GrowingText(look.width, PLAIN if is_plain else None)
+        if recording is None:
+            if entry.kind == "window":
+                body.say(_WINDOW, NOTE)
+            else:
+                body.add([Run(entry.text, TEXT)])
+            return body
+        self._n_rounds, self._has_settled = 0, recording.is_settled
+        note = entry.below()
+        if self.is_folded:
+            body.say(f"▸ {_in_one_line(note or '', look.width - 2)}", NOTE)
+            return body
+        if look.view == "read" and note is not None and self.part is Part.ANSWER:
+            body = render(neutralise(recording.text), look)
+        else:
+            self._write(body, recording)
+        if note:
+            body.say(note, NOTE)
+        return body
 
     def follow(self) -> int | None:
         """Draw what was written since. Returns the first row of the entry that changed, None if
         none did."""
-        if self.recording.is_settled and not self._has_settled:
-            self._wrap()
-            return 0
-        if self._note is not None or self._drawn == len(self.recording.rounds):
+        recording = self.entry.recording
+        if recording is None:
             return None
-        return self.rows_above + self._write()
+        if recording.is_settled and not self._has_settled:
+            del self.body
+            return 0
+        if self.entry.note is not None or self._n_rounds == len(recording.rounds):
+            return None
+        return self.rows_above + self._write(self.body, recording)
 
-    def _wrap(self) -> None:
-        self._drawn, self._has_settled = 0, self.recording.is_settled
-        width, view = self.look.width, self.look.view
-        self.body = GrowingText(width, PLAIN if view == "trace" or self.is_folded else None)
-        if self.is_folded:
-            self.body.say(f"▸ {_in_one_line(self._note or '', width - 2)}", NOTE)
-            return
-        if view == "read" and self._note is not None and self.part is Part.ANSWER:
-            self.body = render(neutralise(self.text), self.look)
-            self._say_note()
-        else:
-            self._write()
-
-    def _write(self) -> int:
+    def _write(self, body: GrowingText, recording: Recording) -> int:
         """Draw the rounds that are not drawn. Returns the first row of the text that changed."""
-        rounds = self.recording.rounds[self._drawn :]
-        self._drawn += len(rounds)
+        rounds = recording.rounds[self._n_rounds :]
+        self._n_rounds += len(rounds)
         runs = (run for round_ in rounds for run in _round_runs(round_, self.part))
         if self.look.view != "trace":
             runs = (self._inked(run) for run in runs if run.kind != REJECTED)
-        if self._note is None:
+        if self.entry.note is None:
             latest = rounds[-1:] if self.look.view == "live" else ()
             last = (run for round_ in latest for run in _round_runs(round_, self.part))
-            return self.body.add(runs, "".join(run.text for run in last if run.kind == REJECTED))
-        end = self.recording.end
+            return body.add(runs, "".join(run.text for run in last if run.kind == REJECTED))
+        end = recording.end
         has_tail = end is not None and (end.tail_part or Part.ANSWER) is self.part
         tail = [Run(end.tail, TEXT)] if end is not None and has_tail else []
-        first = self.body.add([*runs, *tail], is_over=True)
-        self._say_note()
-        return first
-
-    def _say_note(self) -> None:
-        if self._note:
-            self.body.say(self._note, NOTE)
+        return body.add([*runs, *tail], is_over=True)
 
     def _inked(self, run: Run) -> Run:
         """A run in one of the two inks of the live view, or in none to be read."""
@@ -154,7 +153,7 @@ class ReplyEntry(DrawnEntry):
 
     def round_at(self, at: int) -> int | None:
         """The index of the round that wrote the token at a character; None where no token is."""
-        for round_ in self.recording.rounds:
+        for round_ in self.entry.recording.rounds if self.entry.recording else ():
             for token in round_.tokens:
                 if token.part is self.part:
                     at -= len(neutralise(token.text))

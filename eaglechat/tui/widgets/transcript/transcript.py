@@ -31,13 +31,7 @@ from eaglechat.tui.commands.keys import moves
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.tui.widgets.transcript.entries import (
-    KINDS,
-    MARGIN,
-    NOTE,
-    DrawnEntry,
-    ReplyEntry,
-)
+from eaglechat.tui.widgets.transcript.entries import KINDS, MARGIN, NOTE, DrawnEntry
 from eaglechat.tui.widgets.transcript.formatting import CODE, COPY, EMPHASIS, LINK, STRONG
 from eaglechat.tui.widgets.transcript.markdown import (
     Code,
@@ -179,18 +173,18 @@ class Transcript(ScrollView):
 
     def follow(self, entry: timeline.Entry) -> None:
         """Draw what was added to the reply of this entry."""
-        rows, reply = self.rows, self.rows.drawn_before(entry.key)
-        if not isinstance(reply, ReplyEntry):
+        rows, place = self.rows, self.rows.place_of.get(entry.key)
+        if place is None or not rows.drawn[place].is_measured:
             return
+        reply = rows.drawn[place]
         height, first = reply.height, reply.follow()
         if first is None:
             return
         self._grew()
-        place = rows.place_of[entry.key]
         for y in range(first, height):
             reply.strips.pop(y, None)
+        rows.measure([place], again=True)
         if reply.height != height:
-            rows.measure([place], again=True)
             self._arrange(changed_from=rows.tops[place] + first)
         else:
             top = rows.tops[place] + first - self.first_row
@@ -250,7 +244,7 @@ class Transcript(ScrollView):
         if aim is None or aim.key not in self.rows.place_of:
             return end if self.is_following else min(self.scroll_offset.y, end)
         place = self.rows.place_of[aim.key]
-        row = self.rows.drawn(place).row_of(aim.span) if aim.span else aim.row
+        row = self.rows.drawn[place].row_of(aim.span) if aim.span else aim.row
         row = min(self.rows.tops[place] + row, self.rows.tops[place + 1] - 1)
         return max(0, min(row - aim.below_edge, end))
 
@@ -365,8 +359,6 @@ class Transcript(ScrollView):
         # of a reply moves all of them.
         if self._arranged_for != self.size:
             self._arrange()
-        if self.rows.look is None:
-            return [Strip.blank(crop.width, self.rich_style)] * crop.height
         strips = self._painted(self.first_row + crop.y, crop.height)
         if crop.column_span == (0, self.size.width):
             return strips
@@ -375,7 +367,7 @@ class Transcript(ScrollView):
     def render_line(self, y: int) -> Strip:
         """Row `y` of the view, for the selection by mouse: the offset of a cell is its place in the
         text of an entry, and the place of that. It costs more, as no two cells have one style."""
-        if not self.rows.entries or self.rows.look is None:
+        if not self.rows.entries:
             return Strip.blank(self.size.width, self.rich_style)
         row = self.first_row + y
         place = self.rows.place_at(row)
@@ -394,7 +386,7 @@ class Transcript(ScrollView):
         rows, row, end = self.rows, max(0, row), row + count
         place = rows.place_at(row)
         while row < min(end, rows.tops[-1]):
-            drawn, top, below = self.rows.drawn(place), rows.tops[place], rows.tops[place + 1]
+            drawn, top, below = self.rows.drawn[place], rows.tops[place], rows.tops[place + 1]
             wanted = range(row - top, min(end, below) - top)
             missing = [y for y in wanted if y not in drawn.strips]
             highlights = self._highlights(place) if missing else ()
@@ -417,7 +409,7 @@ class Transcript(ScrollView):
         return strip
 
     def _strip(self, place: int, y: int, highlights: Sequence[Highlight]) -> Strip:
-        drawn = self.rows.drawn(place)
+        drawn = self.rows.drawn[place]
         strip = Strip(
             [Segment(piece.shown, style) for piece, style in self._row(place, y, highlights)]
         )
@@ -430,7 +422,7 @@ class Transcript(ScrollView):
         self, place: int, y: int, highlights: Sequence[Highlight]
     ) -> Iterator[tuple[Piece, Style]]:
         """What stands in row `y` of the entry at an index, with its style."""
-        drawn, ground = self.rows.drawn(place), self._ground[0]
+        drawn, ground = self.rows.drawn[place], self._ground[0]
         row = drawn.text_row(y)
         if not 0 <= y < drawn.height - MARGIN:
             at = len(drawn.body.text) if y > 0 else 0
@@ -464,7 +456,7 @@ class Transcript(ScrollView):
 
     def _highlights(self, place: int) -> list[Highlight]:
         """What of the text of the entry at an index is selected, marked or looked for."""
-        drawn = self.rows.drawn(place)
+        drawn = self.rows.drawn[place]
         found: list[Highlight] = []
         if selected := self.text_selection and self.text_selection.get_span(place):
             start, stop = selected
@@ -510,7 +502,7 @@ class Transcript(ScrollView):
         for place in range(start.y if start else 0, 1 + min(last, end.y if end else last)):
             span = selection.get_span(place)
             assert span is not None
-            text = self.rows.drawn(place).body.text
+            text = self.rows.drawn[place].body.text
             texts.append(text[span[0] : len(text) if span[1] == -1 else span[1]])
         return "\n".join(texts), "\n"
 
@@ -527,7 +519,7 @@ class Transcript(ScrollView):
             return
         event.stop()
         place = self.rows.place_at(row)
-        drawn = self.rows.drawn(place)
+        drawn = self.rows.drawn[place]
         if event.chain == 2:
             # Textual selects all that a widget has.
             event.prevent_default()
@@ -541,10 +533,10 @@ class Transcript(ScrollView):
     def _clicked(self, drawn: DrawnEntry, event: events.Click, at: int | None) -> None:
         """An entry was clicked at this character of its text; None where no text is."""
         entry, text = drawn.entry, drawn.body.text
-        reply = drawn if isinstance(drawn, ReplyEntry) else None
         is_copy = COPY in event.style.meta
         code = code_ending_at(text, at) if is_copy and at is not None else None
-        address = link_at(text, at) if reply is not None and at is not None else None
+        is_reply = entry.recording is not None
+        address = link_at(text, at) if is_reply and at is not None else None
         if code is not None:
             self._copy_block(code)
         elif address is not None:
@@ -552,7 +544,7 @@ class Transcript(ScrollView):
         elif entry.kind == "thought":
             self._turn_fold(entry.key)
         elif entry.turn is not None:
-            round_ = reply.round_at(at) if reply is not None and at is not None else None
+            round_ = drawn.round_at(at) if at is not None else None
             if round_ is not None and entry.turn == self.selected:
                 self.post_message(self.RoundChosen(entry.turn, round_))
             else:
