@@ -20,7 +20,7 @@ from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.library import LibraryScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
-from eaglechat.tui.screens.hub.search import SearchScreen
+from eaglechat.tui.screens.hub.search import DraftsScreen, SearchScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
 from tests import ggufs
@@ -131,7 +131,7 @@ async def test_a_pair_found_by_search_is_judged_and_stays_in_the_catalogue(
         await user.sees("○ A draft trained for it")
         await user.type("other", "enter")
         await user.sees("cannot be taken: the draft was made for")
-        assert isinstance(user.app.screen, SearchScreen)
+        assert isinstance(user.app.screen, DraftsScreen)
         await user.press("escape")
         fake.seen.clear()
         await user.type("tuned", "enter", to=PlanScreen)
@@ -195,7 +195,7 @@ async def test_the_ways_to_draft_are_as_wide_as_their_list(
     async with drive(size=size, desk=desk, pairs=library) as user:
         await user.sees_row("target", "no draft")
         await user.type("target")
-        await user.command("menu.drafts", to=SearchScreen)
+        await user.command("menu.drafts", to=DraftsScreen)
         found = user.app.screen.query_one("#list", OptionList)
         await user.until(lambda: found.option_count and not found.loading, "what drafts")
         longest = max(len(line) for row in found.options for line in row.prompt.plain.split("\n"))
@@ -214,8 +214,7 @@ async def test_a_search_that_finds_nothing_or_fails_says_so(
         user.app.screen.query_one("#filter", Input).value = "hf.co/org/small-GGUF"
         await user.press("enter")
         await user.sees("Which quantisation of org/small-GGUF?")
-        await user.press("escape", to=MenuScreen)
-        await user.command("menu.search", to=SearchScreen)
+        await user.press("escape", to=SearchScreen)
         fake.fail(status=403, server="hub", times=99)
         user.app.screen.query_one("#filter", Input).value = "small"
         await user.sees("The Hub refuses")
@@ -234,7 +233,7 @@ async def test_the_library_pairs_up_deletes_and_says_what_that_frees(
         await user.command("menu.library", to=LibraryScreen)
         await user.sees("org/small-GGUF/small-Q8_0.gguf")
         await user.type("target", "enter")
-        await user.on(SearchScreen)
+        await user.on(DraftsScreen)
         await user.sees("What can make small-Q8_0 faster.")
         await user.sees("n-grams")
         await user.press("escape", to=LibraryScreen)

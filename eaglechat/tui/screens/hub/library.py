@@ -155,9 +155,10 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
             self.dismiss(pair_of_models(thing))
 
     def _find_drafts(self, target: LocalModel, *, here_only: bool = False) -> None:
-        from eaglechat.tui.screens.hub.search import SearchScreen
+        from eaglechat.tui.screens.hub.search import DraftsScreen
 
-        self.open(SearchScreen(self._services, of=target.path, here_only=here_only), self.dismiss)
+        drafts = DraftsScreen(self._services, target.path, here_only=here_only)
+        self.open(drafts, self.dismiss)
 
     def action_drafts(self) -> None:
         model = self.highlighted

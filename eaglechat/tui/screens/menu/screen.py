@@ -4,7 +4,6 @@ had and that servers have."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -178,20 +177,15 @@ class MenuScreen(EagleScreen[None]):
         options.highlighted = best
         self._say()
 
-    def _draw(self, has_changed: Callable[[OfferedPair], object]) -> None:
-        """Draw the rows of some offers again."""
-        options = self.query_one("#pairs", OptionList)
-        for option in options.options:
-            offer = self._offers.get(option.id or "")
-            if offer is not None and has_changed(offer):
-                options.replace_option_prompt(offer.key, rows.model_row(self._known(offer)))
-
     def _draw_moving(self) -> None:
         """Draw the rows of installations that move, and of those that have just ended."""
         before, snapshots = self._moving, self._services.desk.snapshots()
         self._moving = {one.name: one for one in snapshots if one.pair is None}
-        if changed := before.keys() | self._moving.keys():
-            self._draw(lambda offer: offer.name in changed)
+        changed, options = before.keys() | self._moving.keys(), self.query_one("#pairs", OptionList)
+        for option in options.options if changed else ():
+            offer = self._offers.get(option.id or "")
+            if offer is not None and offer.name in changed:
+                options.replace_option_prompt(offer.key, rows.model_row(self._known(offer)))
 
     @on(OptionList.OptionHighlighted)
     def _follow_highlight(self) -> None:
@@ -259,8 +253,7 @@ class MenuScreen(EagleScreen[None]):
 
     def _take_models(self, found: list[tuple[LocalModel, InspectedPair]]) -> None:
         self._here = [(model.short_name, status.pair) for model, status in found]
-        for _, status in found:
-            self._statuses[status.pair.to_load] = status
+        self._statuses |= {status.pair.to_load: status for _, status in found}
         self._list_anew()
 
     def _take_catalogue(
@@ -277,17 +270,11 @@ class MenuScreen(EagleScreen[None]):
         self._inspect_all([pair for pair in pairs if pair is not None and pair.server is None])
 
     def _inspect_all(self, pairs: list[Pair]) -> None:
-        def inspect_all() -> None:
-            for pair in pairs:
-                self.later(self._take_status, inspect(pair))
+        def take(statuses: list[InspectedPair]) -> None:
+            self._statuses |= {status.pair.to_load: status for status in statuses}
+            self._list_anew()
 
-        self.in_background(inspect_all)
-
-    def _take_status(self, status: InspectedPair) -> None:
-        key = status.pair.to_load
-        self._statuses[key] = status
-        self._say()
-        self._draw(lambda offer: offer.pair and offer.pair.to_load == key)
+        self.in_background(lambda: [*map(inspect, pairs)], take)
 
     def _read_chats(self) -> None:
         chats = self._services.chats
@@ -421,14 +408,13 @@ class MenuScreen(EagleScreen[None]):
         self.open(search, self._load)
 
     def action_drafts(self) -> None:
-        from eaglechat.tui.screens.hub.search import SearchScreen
+        from eaglechat.tui.screens.hub.search import DraftsScreen
 
         offer = self._highlighted_offer()
         if offer is None or (offer.pair is not None and offer.pair.server is not None):
             self.notify("Drafts are found for models on this machine and on the Hub.")
-            return
-        of = offer.pair.target if offer.pair is not None else offer.entry
-        self.open(SearchScreen(self._services, of=of), self._load)
+        elif (of := offer.pair.target if offer.pair is not None else offer.entry) is not None:
+            self.open(DraftsScreen(self._services, of), self._load)
 
     def _show_plan(self, entry: CatalogueEntry) -> None:
         from eaglechat.tui.screens.hub.plan import PlanScreen
