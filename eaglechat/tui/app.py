@@ -362,10 +362,6 @@ class EagleApp(App[None]):
         """Open a dialog, or close it if it is on top."""
         if isinstance(self.screen, EagleModal) and type(self.screen) is type(screen):
             self.screen.action_back()
-        elif any(type(shown) is type(screen) for shown in self.screen_stack):
-            self.notify(
-                with_keys("That screen is already open behind this one; {dialog.back} goes back.")
-            )
         else:
             open_screen(self, screen, then)
 

@@ -16,10 +16,12 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 from textual.color import Color, ColorParseError
+from textual.css.errors import UnresolvedVariableError
+from textual.css.tokenizer import TokenError
+from textual.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
 
 from eaglechat.settings.config_file import Problem
-from eaglechat.wire.records import Origin
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,10 +30,6 @@ else:
 
 FALLBACK_THEME = "eagle-dark"
 REJECTED = "rejected"
-_KNOWN = (origin for origin in Origin if origin is not Origin.UNKNOWN)
-TOKEN_KINDS: tuple[str, ...] = (*(origin.value for origin in _KNOWN), REJECTED)
-"""The kinds of tokens that a transcript distinguishes: the origins of emitted tokens, and rejected
-draft tokens."""
 _TOKEN = "token-"
 """Begins the names of the variables of tokens."""
 
@@ -52,8 +50,6 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 _FLAG = "|".join((*get_args(StyleFlag), "b", "i", "o", "u", "uu"))
 _TEXT_STYLE = re.compile(rf"none|(?:not )?(?:{_FLAG})(?: (?:not )?(?:{_FLAG}))*")
-_COLOUR_AND_ALPHA = re.compile(r"(?P<colour>.+?)(?:\s+(?P<percent>\d+(?:\.\d+)?)%)?")
-_AUTO = re.compile(r"auto(?: \d+(?:\.\d+)?%)?")
 
 
 class Colour(str):
@@ -70,13 +66,17 @@ class TokenStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The `[tokens]` table: one entry for each of TOKEN_KINDS."""
+    """The `[tokens]` table: the origins of tokens, and rejected draft tokens."""
 
     accepted: TokenStyle
     correction: TokenStyle
     bonus: TokenStyle
     plain: TokenStyle
     rejected: TokenStyle
+
+
+TOKEN_KINDS = TokenTable.__struct_fields__
+"""The kinds of tokens that a transcript distinguishes."""
 
 
 class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,18 +112,12 @@ def load_themes(*directories: Path) -> tuple[list[Theme], list[Problem]]:
     themes: dict[str, Theme] = {}
     problems: list[Problem] = []
     for directory in directories:
-        names: dict[str, Path] = {}
         for file in sorted(directory.glob("*.toml")):
             loaded = read_theme(file)
             if isinstance(loaded, Problem):
                 problems.append(loaded)
-            elif loaded.name in names:
-                reason = (
-                    f"{loaded.name!r} is the name of {names[loaded.name].name} beside it already"
-                )
-                problems.append(_problem(file, "name", reason))
             else:
-                names[loaded.name], themes[loaded.name] = file, loaded
+                themes[loaded.name] = loaded
     return list(themes.values()), problems
 
 
@@ -237,14 +231,13 @@ def _variable(name: str, value: str, known: Mapping[str, str]) -> str:
         if not _TEXT_STYLE.fullmatch(value):
             raise ValueError(f"{value!r} is not a text style - at `$.variables.{name}")
         return value
-    default = known[name]
-    if value == default or (default.startswith("auto") and _AUTO.fullmatch(value)):
+    if value == known[name]:
         return value
-    parts = _COLOUR_AND_ALPHA.fullmatch(value.strip())
     try:
-        colour = Color.parse(_colour(Colour, parts["colour"] if parts else value))
-    except ValueError as error:
-        raise ValueError(f"{error} - at `$.variables.{name}") from error
+        colour = Style.parse(value).foreground
+    except (ColorParseError, TokenError, UnresolvedVariableError):
+        colour = None
+    if colour is None or (colour.auto and not known[name].startswith("auto")):
+        raise ValueError(f"{value!r} is not a colour - at `$.variables.{name}")
     # As one value without a space it is valid wherever a style uses the variable.
-    alpha = parts["percent"] if parts else None
-    return (colour.with_alpha(float(alpha) / 100) if alpha else colour).hex
+    return value if colour.auto else colour.hex

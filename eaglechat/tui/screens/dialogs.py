@@ -115,7 +115,7 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
         rows = Rows(id="list")
         if self.PLACEHOLDER:
             yield Filter(rows, self.PLACEHOLDER)
-        said = Static(self.SAYS, id="said", markup=False)
+        said = Static(self.SAYS, id="said", classes="muted", markup=False)
         said.display = bool(self.SAYS)
         yield said
         yield rows

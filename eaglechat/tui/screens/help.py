@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from typing import Any, cast, get_args
 
 from rich.table import Table
@@ -26,7 +25,7 @@ from eaglechat.words.wording import GLOSSARY
 
 TERM_CELLS = 16
 """Cells of the first column."""
-_NO_GROUP = "Keys"
+_NO_GROUP, _WORDS = "Keys", "Words"
 _ELSEWHERE: dict[Scope, str] = {
     "chat": "in a chat",
     "menu": "in the menu",
@@ -47,6 +46,8 @@ class Entry:
     """Its key, or a note."""
     run: Callable[[], object] | None = None
     """What choosing it does; None if it is only read."""
+    group: str = ""
+    """Under which it stands before anything is typed; empty if only typing finds it."""
 
 
 class HelpScreen(ListDialog[Entry, Entry]):
@@ -60,8 +61,10 @@ class HelpScreen(ListDialog[Entry, Entry]):
         """The line begins with `typed`."""
         super().__init__()
         self._about, self._typed = about, typed
+        self._entries: list[Entry] = []
 
     def on_mount(self) -> None:
+        self._entries = [*entries(self.app, self._about)]
         self.words.value = self._typed
         self._list()
 
@@ -69,7 +72,7 @@ class HelpScreen(ListDialog[Entry, Entry]):
     def _list(self) -> None:
         query = self.words.value
         if query.strip():
-            self.fill((one, _row(one)) for one in found(self.app, self._about, query))
+            self.fill((one, _row(one, one.name)) for one in ranked(self._entries, query))
         else:
             self.fill(self._in_groups())
         self._say_what_enter_does()
@@ -77,16 +80,12 @@ class HelpScreen(ListDialog[Entry, Entry]):
     def _in_groups(self) -> Iterator[tuple[Entry | None, Text | Table]]:
         """The commands, in the groups of the leader's columns, those without one first; then the
         words."""
-        groups: dict[str, list[Entry]] = {name: [] for name in (_NO_GROUP, *get_args(Group))}
-        for active in active_commands(self._about):
-            keys, run = _keys_in_words(active), _run_of(self.app, active)
-            entry = Entry("", active.command.help, mark=keys, run=run)
-            groups[active.command.group or _NO_GROUP].append(entry)
-        groups["Words"] = [Entry("", meaning, mark=word) for word, meaning in GLOSSARY]
-        for name, entries in groups.items():
-            if entries:
-                yield None, Text(name, "bold")
-            yield from ((entry, _row(entry)) for entry in entries)
+        for group in (_NO_GROUP, *get_args(Group), _WORDS):
+            held = [one for one in self._entries if one.group == group]
+            if held:
+                yield None, Text(group, "bold")
+            for one in held:
+                yield one, _row(one, one.name if group == _WORDS else "")
 
     @on(OptionList.OptionHighlighted)
     def _say_what_enter_does(self) -> None:
@@ -99,30 +98,24 @@ class HelpScreen(ListDialog[Entry, Entry]):
             self.dismiss(thing)
 
 
-def _row(entry: Entry) -> Table:
+def _row(entry: Entry, name: str) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=TERM_CELLS, style="bold")
     grid.add_column(ratio=1)
-    first = entry.mark or (entry.name if len(entry.name) <= TERM_CELLS else "")
-    name = f"{entry.name}: " if entry.name and entry.name != first else ""
-    grid.add_row(Text(first), Text.assemble((name, "bold"), entry.sentence))
+    first = entry.mark or (name if len(name) <= TERM_CELLS else "")
+    before = f"{name}: " if name and name != first else ""
+    grid.add_row(Text(first), Text.assemble((before, "bold"), entry.sentence))
     return grid
 
 
-def found(app: App[Any], screen: Screen[Any], query: str) -> list[Entry]:
-    held = _held(screen)
-    glossary = starmap(Entry, GLOSSARY)
-    entries = (*_commands(app, held), *_settings(app), *_elsewhere(held), *glossary)
-    return ranked(entries, query)
-
-
-def _held(screen: Screen[Any]) -> list[Active]:
-    """The commands that hold on a screen, also those without a key."""
+def entries(app: App[Any], screen: Screen[Any]) -> list[Entry]:
+    """The commands that hold on a screen, also those without a key, the settings, and the words."""
     held = active_commands(screen)
     if any(active.command.scopes == ("chat",) for active in held):
         without = [one for one in COMMANDS if "chat" in one.scopes and not one.keys]
         held += [Active(command, screen, (), True) for command in without]
-    return held
+    glossary = (Entry(word, meaning, group=_WORDS) for word, meaning in GLOSSARY)
+    return [*_commands(app, held), *_settings(app), *_elsewhere(held), *glossary]
 
 
 def _commands(app: App[Any], held: Sequence[Active]) -> Iterator[Entry]:
@@ -131,8 +124,9 @@ def _commands(app: App[Any], held: Sequence[Active]) -> Iterator[Entry]:
         command, argument = active.command, active.command.argument
         names = (*command.words, *filter(None, [command.slash_name]))
         if argument is None or argument.is_optional:
-            keys, run = _keys_in_words(active), _run_of(app, active)
-            yield Entry(command.title, command.help, names, keys, run)
+            keys, run = ", ".join(map(name_of, active.keys[:2])), _run_of(app, active)
+            group = command.group or _NO_GROUP
+            yield Entry(command.title, command.help, names, keys, run, group)
         elif argument.setting is not None:
             yield Entry(command.title, f"{argument.accepted_values}: {command.help}", names)
         for word in argument.words if argument is not None else ():
@@ -147,11 +141,6 @@ def _elsewhere(held: Sequence[Active]) -> Iterator[Entry]:
         where = next((_ELSEWHERE[one] for one in command.scopes if one in _ELSEWHERE), None)
         if where is not None and command.id not in ids:
             yield Entry(f"{command.title} ({where})", command.help, command.words)
-
-
-def _keys_in_words(active: Active) -> str:
-    """The first two keys of a command."""
-    return ", ".join(map(name_of, active.keys[:2]))
 
 
 def _run_of(

@@ -18,28 +18,39 @@ _WITHOUT_A_SETTING = ("nano", "vim", "vi")
 
 
 class EditorError(RuntimeError):
-    """There is no editor, or it failed: a sentence that says why."""
+    """There is no editor: a sentence that says why."""
 
 
 def in_editor(app: App[Any], text: str, name: str) -> str | None:
-    """The text after the user's editor has changed it, in a file of this name. If the editor fails,
-    the user is told why, and None returned."""
-    written, problem = None, ""
+    """The text after the user's editor has changed it, in a file of this name. If there is no
+    editor, or it fails, the user is told why, and None returned."""
     try:
         command = editor_command()
-        with app.suspend():
-            # An exception raised in here would keep Textual from taking the terminal back.
-            try:
-                written = edited(command, text, name)
-            except EditorError as error:
-                problem = str(error)
-    except EditorError as error:
-        problem = str(error)
+        with tempfile.TemporaryDirectory(prefix="eaglechat-") as folder:
+            file = Path(folder) / name
+            file.write_text(text, encoding="utf-8", errors="replace")
+            with app.suspend():
+                # An exception raised in here would keep Textual from taking the terminal back.
+                problem = _problem_of([*command, str(file)])
+            if not problem:
+                return file.read_text(encoding="utf-8").removesuffix("\n")
+    except UnicodeDecodeError:
+        problem = f"{command[0]} saved what is not text in UTF-8; nothing was changed."
     except SuspendNotSupported:
         problem = "There is no terminal here for an editor."
-    if problem:
-        app.notify(problem, severity="warning")
-    return written
+    except (EditorError, OSError) as error:
+        problem = str(error)
+    app.notify(problem, severity="warning")
+    return None
+
+
+def _problem_of(command: list[str]) -> str:
+    """Run an editor until it ends; what went wrong, or nothing."""
+    try:
+        status = subprocess.run(command, check=False).returncode
+    except OSError as error:
+        return f"{command[0]} could not be used: {error.strerror or error}."
+    return f"{command[0]} exited with status {status}; nothing was changed." if status else ""
 
 
 def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -64,23 +75,3 @@ def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
         "$EDITOR to the command of your editor, such as EDITOR='code --wait', and start eaglechat "
         "again."
     )
-
-
-def edited(command: list[str], text: str, name: str) -> str:
-    """The text as the editor saved it, in a file of this name. The editor has the terminal until it
-    ends. Raises EditorError."""
-    editor = command[0]
-    with tempfile.TemporaryDirectory(prefix="eaglechat-") as folder:
-        file = Path(folder) / name
-        try:
-            file.write_text(text, encoding="utf-8", errors="replace")
-            status = subprocess.run([*command, str(file)], check=False).returncode
-            if status != 0:
-                raise EditorError(f"{editor} exited with status {status}; nothing was changed.")
-            written = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            why = f"{editor} saved what is not text in UTF-8; nothing was changed."
-            raise EditorError(why) from error
-        except OSError as error:
-            raise EditorError(f"{editor} could not be used: {error.strerror or error}.") from error
-    return written.removesuffix("\n")

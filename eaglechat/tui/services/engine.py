@@ -16,12 +16,12 @@ from eaglechat.wire.protocol import (
     AnsweredRequest,
     Cancel,
     Hello,
-    Load,
     Loaded,
     Memory,
     PairInfo,
     Set,
     Unload,
+    Unloaded,
 )
 from eaglechat.wire.worker import Died
 
@@ -48,9 +48,7 @@ class EngineService:
         self._pace = FramePace()
         self._ask_for_tick, self._is_tick_asked = ask_for_tick, False
         self.loaded: PairInfo | None = None
-        """The pair in the engine's memory; None if there is none, and while one is being loaded."""
-        self._latest: object = None
-        """The last Load or Unload. Ids would not do: each link counts its own."""
+        """The pair in the engine's memory; None if there is none."""
         self._follow(link)
 
     def _follow(self, link: Link) -> None:
@@ -124,16 +122,15 @@ class EngineService:
 
     def request(self, message: AnsweredRequest, listener: Listener) -> int:
         """Send a request and return its id; `listener` gets each answer to it."""
-        if not isinstance(message, Load | Unload):
-            return self._link.request(message, listener)
+        link = self._link
 
         def hear(event: Answer) -> None:
-            if isinstance(event, Loaded) and self._latest is message:
-                self.loaded = event.pair
+            # A server may be in use by now.
+            if isinstance(event, Loaded | Unloaded) and link is self._link:
+                self.loaded = event.pair if isinstance(event, Loaded) else None
             listener(event)
 
-        self.loaded, self._latest = None, message
-        return self._link.request(message, hear)
+        return link.request(message, hear)
 
     def send(self, message: Set | Cancel) -> None:
         self._link.send(message)

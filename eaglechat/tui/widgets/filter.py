@@ -17,7 +17,6 @@ from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key
 
-_PAGES = ("page_up", "page_down")
 _WIDE = 1000
 
 
@@ -47,8 +46,7 @@ class Row(Visual):
 
 
 class Rows(OptionList):
-    """A list of texts without markup. Its pages are turned only where it has a place on the screen:
-    Textual raises a KeyError in a list that was filled while it was hidden."""
+    """A list of texts without markup."""
 
     DEFAULT_CSS = """
     Rows {
@@ -69,12 +67,14 @@ class Rows(OptionList):
     def __init__(self, *rows: Content | Option, id: str) -> None:
         super().__init__(*rows, id=id, compact=True, markup=False)
 
-    @property
-    def has_pages(self) -> bool:
-        return self.display and bool(self.scrollable_content_region)
+    def action_page_up(self) -> None:
+        # Textual's raises a KeyError in a list that was filled while it had no place on the screen.
+        if self.scrollable_content_region:
+            super().action_page_up()  # type: ignore[no-untyped-call]
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.has_pages if action in _PAGES else super().check_action(action, parameters)
+    def action_page_down(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_down()  # type: ignore[no-untyped-call]
 
 
 class Field(Input):
@@ -168,9 +168,6 @@ class Filter(Field):
         return ahead
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "row" and parameters[0] in _PAGES and not self._rows.has_pages:
-            # The key is the screen's: it may show something else in the place of the list.
-            return False
         if action == "row":
             return None if self._rows.option_count < 2 else True
         # Without text to clear, the key is the screen's.

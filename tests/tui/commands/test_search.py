@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eaglechat.settings.config_file import load
 from eaglechat.tui.screens.chat.screen import ChatScreen
-from eaglechat.tui.screens.help import Entry, HelpScreen, found, ranked
+from eaglechat.tui.screens.help import Entry, HelpScreen, entries, ranked
 from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from tests.tui.driving import Driver
@@ -40,15 +40,16 @@ MEANT = {
 def test_a_name_comes_before_what_else_it_is_called_and_that_before_a_sentence() -> None:
     name, word = Entry("Retry", ""), Entry("Again", "", ("retry",))
     sentence = Entry("Errors", "Then retry it")
-    entries = (sentence, word, name, Entry("Other", "Not it"))
-    assert ranked(entries, "RETRY") == [name, word, sentence]
-    assert ranked(entries, "retry nothing") == ranked(entries, " ") == []
+    known = (sentence, word, name, Entry("Other", "Not it"))
+    assert ranked(known, "RETRY") == [name, word, sentence]
+    assert ranked(known, "retry nothing") == ranked(known, " ") == []
 
 
 async def test_everything_is_found_by_what_one_calls_it(drive: Drive) -> None:
     async with drive() as user:
         await user.open_chat()
-        first = {query: found(user.app, user.chat, query)[0].name for query in MEANT}
+        known = entries(user.app, user.chat)
+        first = {query: ranked(known, query)[0].name for query in MEANT}
         assert first == MEANT
 
 

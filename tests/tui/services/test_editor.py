@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from eaglechat.tui.services.editor import EditorError, edited, editor_command
+from eaglechat.tui.services.editor import EditorError, editor_command, in_editor
 
 APPENDS = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(' more\\n')"]
 
 
-def test_the_text_comes_back_as_it_was_left() -> None:
-    assert edited(APPENDS, "some", "role.toml") == "some more"
+class Terminal:
+    """An app as far as an editor needs one."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def suspend(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def notify(self, message: str, severity: str) -> None:
+        self.said.append(message)
+
+
+def test_the_text_comes_back_as_it_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", shlex.join(APPENDS))
+    assert in_editor(Terminal(), "some", "role.toml") == "some more"  # type: ignore[arg-type]
 
 
 def test_an_editor_is_found_with_its_flags() -> None:
@@ -49,7 +64,11 @@ def test_without_a_setting_the_first_editor_that_is_there_is_taken(tmp_path: Pat
     ],
     ids=["missing", "failing", "not text"],
 )
-def test_an_editor_that_fails_is_said(command: list[str], why: str) -> None:
-    with pytest.raises(EditorError) as error:
-        edited(command, "some", "role.toml")
-    assert why in str(error.value)
+def test_an_editor_that_fails_is_said(
+    command: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("VISUAL", shlex.join(command))
+    assert in_editor(terminal, "some", "role.toml") is None  # type: ignore[arg-type]
+    [said] = terminal.said
+    assert why in said

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.install import Facts, Plan
 
-_ASKING = "Asking the Hub for the files…"
-
 
 class PlanScreen(TextDialog[bool]):
     """Dismisses with True if the installation was started."""
@@ -32,7 +30,7 @@ class PlanScreen(TextDialog[bool]):
         self._services = services
         self._entry = entry
         self._plan: Plan | None = None
-        self._described = Content("")
+        self._described = Content("Asking the Hub for the files…")
         self._facts: Facts | None = None
         self._trouble = ""
         self._is_busy = False
@@ -40,58 +38,46 @@ class PlanScreen(TextDialog[bool]):
     def on_mount(self) -> None:
         self.head(f"Install {self._entry.name}")
         self.scroll.focus()
-        self._ask()
+        self.action_go()
 
     def action_go(self) -> None:
-        plan, self._trouble = self._plan, ""
-        if plan is None:
-            self._ask()
-        elif not self._is_busy:
-            self._is_busy = True
-            self._draw()
-
-            def fail(error: Exception) -> None:
-                is_of_disk = isinstance(error, OSError)
-                said = f"Cannot add the pair to your catalogue: {error}."
-                self._fail(said if is_of_disk else error)
-
-            start = partial(self._services.desk.start, plan)
-            self.in_background(start, lambda _: self.dismiss(True), fail)
-
-    def _ask(self) -> None:
-        if not self._is_busy:
-            self._is_busy = True
-            self._draw()
+        """Ask the Hub for the plan, or start it."""
+        if self._is_busy:
+            return
+        self._is_busy, self._trouble = True, ""
+        self._draw()
+        if self._plan is None:
             self.in_background(self._ask_hub, self._take_facts, self._fail)
+        else:
+            start = partial(self._services.desk.start, self._plan)
+            self.in_background(start, lambda _: self.dismiss(True), self._fail)
 
     def _ask_hub(self) -> Facts | None:
         services = self._services
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
         plan = desk.plan(self._entry, n_ctx)
-        self.later(self._take_plan, plan, desk.free_bytes(), desk.endpoint)
+        self.later(self._take_plan, plan, _description(plan, desk.free_bytes(), desk.endpoint))
         return desk.facts(plan, n_ctx)
 
     # What came of it
 
-    def _take_plan(self, plan: Plan, free: int, endpoint: str) -> None:
-        self._plan, self._described = plan, _description(plan, free, endpoint)
-        self._is_busy = False
+    def _take_plan(self, plan: Plan, described: Content) -> None:
+        self._plan, self._described, self._is_busy = plan, described, False
         self._draw()
 
     def _take_facts(self, facts: Facts | None) -> None:
         self._facts = facts
         self._draw()
 
-    def _fail(self, what: Exception | str) -> None:
-        self._trouble, self._is_busy = str(what), False
+    def _fail(self, error: Exception) -> None:
+        self._trouble, self._is_busy = str(error), False
         self._draw()
 
     def _draw(self) -> None:
         """The files, the memory by model and what drafts, and what went wrong."""
         plan = self._plan
-        asking = Content("" if self._trouble else _ASKING)
-        parts = [asking if plan is None else self._described, self._memory()]
-        parts.append(Content.styled(self._trouble, "$text-error"))
+        described = Content("") if plan is None and self._trouble else self._described
+        parts = [described, self._memory(), Content.styled(self._trouble, "$text-error")]
         self.show(Content("\n").join(part for part in parts if part))
         does = "tries again" if self._trouble else "downloads"
         if plan is not None and not self._trouble and 0 < plan.bytes_missing < plan.bytes_total:

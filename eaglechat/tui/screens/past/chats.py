@@ -49,25 +49,21 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self._found: list[Hit] = []
         self._has_chosen = False
         """The choice came before there was a row."""
-        self._listing = 0
-        """The number of the last listing: a slower one before it comes too late."""
 
     def on_mount(self) -> None:
         self.words.value = self._typed_before
         self._list()
-        self._changed.subscribe(self, lambda _: self._say_changed(""))
+        self._changed.subscribe(self, lambda _: self._say_changed())
 
     # In the background
 
     def _list(self) -> None:
-        self._listing += 1
-        self.in_background(self._store.listed, partial(self._take_list, self._listing))
+        self.in_background(self._store.listed, self._take_list)
 
-    def _take_list(self, listing: int, chats: list[ChatSummary]) -> None:
-        if listing == self._listing:
-            self._chats = chats
-            self._show()
-            self._choose_late()
+    def _take_list(self, chats: list[ChatSummary]) -> None:
+        self._chats = chats
+        self._show()
+        self._choose_late()
 
     def _search(self) -> None:
         typed = self._typed
@@ -94,13 +90,22 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self._typed_ahead += parts_of(self.words.take_ahead())
         self.dismiss(chat)
 
-    def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str) -> None:
-        def fail(error: Exception) -> None:
-            self._fail(f"“{chat.title}” was not changed", error)
+    def _change(
+        self,
+        chat: ChatSummary,
+        in_store: Callable[[], object],
+        if_open: Callable[[ChatRecorder], object],
+        sentence: str = "",
+    ) -> None:
+        """Change a chat: by its recorder, in this thread, if it is open on the screen below."""
+        if (record := self._record_of(chat)) is not None:
+            if_open(record)
+            self._say_changed(sentence)
+            return
+        fails = partial(self._fail, f"“{chat.title}” was not changed")
+        self.in_background(in_store, lambda _: self._say_changed(sentence), fails)
 
-        self.in_background(change, lambda _: self._say_changed(sentence), fail)
-
-    def _say_changed(self, sentence: str) -> None:
+    def _say_changed(self, sentence: str = "") -> None:
         if sentence:
             self.notify(sentence)
         self._list()
@@ -179,29 +184,22 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
             self.choose(self.highlighted)
 
     def action_rename(self) -> None:
-        chat = self._chat
-        if chat is not None:
-            text = "Title; if empty, the first question."
-            question = Ask("Rename the chat", text, written=chat.title)
-            self.open(question, partial(self._rename, chat))
+        if (chat := self._chat) is None:
+            return
 
-    def _rename(self, chat: ChatSummary, title: str) -> None:
-        if (record := self._record_of(chat)) is not None:
-            record.rename(title)
-            self._say_changed("")
-        else:
-            self._change(chat, lambda: self._store.rename(chat.name, title), "")
+        def rename(title: str) -> None:
+            in_store = partial(self._store.rename, chat.name, title)
+            self._change(chat, in_store, lambda record: record.rename(title))
+
+        text = "Title; if empty, the first question."
+        self.open(Ask("Rename the chat", text, written=chat.title), rename)
 
     def action_pin(self) -> None:
-        chat = self._chat
-        if chat is None:
-            return
-        sentence = "Unpinned." if chat.pinned else "Pinned to the top."
-        if (record := self._record_of(chat)) is not None:
-            record.pin(not chat.pinned)
-            self._say_changed(sentence)
-        else:
-            self._change(chat, lambda: self._store.pin(chat.name, not chat.pinned), sentence)
+        if (chat := self._chat) is not None:
+            pinned = not chat.pinned
+            sentence = "Pinned to the top." if pinned else "Unpinned."
+            in_store = partial(self._store.pin, chat.name, pinned)
+            self._change(chat, in_store, lambda record: record.pin(pinned), sentence)
 
     def action_export(self, format: Format | None = None) -> None:
         if (chat := self._chat) is not None:
@@ -220,7 +218,9 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
             )
             return
         undo = with_keys(f"Deleted. {{chat.undo_delete}} restores it within {KEPT_DAYS} days.")
-        self._change(chat, lambda: self._store.delete(chat.name), undo)
+        fails = partial(self._fail, f"“{chat.title}” was not deleted")
+        delete = partial(self._store.delete, chat.name)
+        self.in_background(delete, lambda _: self._say_changed(undo), fails)
 
     def action_undo_delete(self) -> None:
         def restored(name: str | None) -> None:

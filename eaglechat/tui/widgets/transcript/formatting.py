@@ -53,7 +53,9 @@ _PAIRS = {
     }
     for is_over, or_end in ((True, ""), (False, r"|\Z"))
 }
-_WRITTEN_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,500}\)|https?://[^\s<>]+")
+WRITTEN_LINK = re.compile(
+    r"\[[^\[\]]{1,200}\]\((?:[^()\s]|\([^()\s]{0,500}\)){1,500}\)|https?://[^\s<>]+"
+)
 _TABS = re.compile("(\t)")
 
 
@@ -182,7 +184,7 @@ class GrowingText:
         pairs = [] if line.is_literal else _pairs(source, start, is_over)
         looks = [(begin, end, format) for _, begin, end, _, format in pairs]
         if not line.is_literal:
-            looks += [(*found.span(), LINK) for found in _WRITTEN_LINK.finditer(source)]
+            looks += [(*found.span(), LINK) for found in WRITTEN_LINK.finditer(source)]
         for begin, end, format in looks:
             formats[begin:end] = [
                 one if format in one else f"{one} {format}" for one in formats[begin:end]

@@ -14,12 +14,11 @@ from rich.cells import cell_len
 from rich.syntax import Syntax
 
 from eaglechat.settings.model import View
-from eaglechat.tui.widgets.transcript.formatting import STRONG, GrowingText, Line, Run
+from eaglechat.tui.widgets.transcript.formatting import STRONG, WRITTEN_LINK, GrowingText, Line, Run
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, Row
 from eaglechat.wire.neutral import neutralise_line
 
 _CODE_TYPES = ("fence", "code_block")
-_WRITTEN_LINK = re.compile(r"\[[^\[\]]*\]\([^()]*(?:\([^()]*\)[^()]*)*\)|\b\w+:\S+")
 _MOST_SCHEMES = 20
 """Addresses in one word. Finding them takes time that grows with the square of their number."""
 _PIPE = re.compile(r"(?<!\\)\|")
@@ -78,7 +77,7 @@ def code_ending_at(text: str, at: int) -> Code | None:
 def link_at(text: str, at: int) -> str | None:
     """The address of the link that is written at a character of a Markdown text."""
     begin = text.rfind("\n", 0, at) + 1
-    for found in _WRITTEN_LINK.finditer(text[begin:].partition("\n")[0]):
+    for found in WRITTEN_LINK.finditer(text[begin:].partition("\n")[0]):
         if found.start() <= at - begin < found.end():
             address = next(iter(links(found.group())), None)
             return address if address in links(text) else None
