@@ -102,8 +102,7 @@ class Score:
     @cached_property
     def by_prompt(self) -> dict[str, Score]:
         prompts = dict.fromkeys(heat.prompt for heat in self.heats)
-        share = None if self.level is None else self.level / len(prompts)
-        return {prompt: replace(self.over([prompt]), level=share) for prompt in prompts}
+        return {prompt: self.over([prompt]) for prompt in prompts}
 
     def over(self, prompts: Collection[str]) -> Score:
         """On these prompts together, without a claim."""

@@ -265,10 +265,21 @@ def _contenders(
     if not hello.can.draft_length:
         plain = [PLAINLY] if hello.can.plain else []
         return named([*plain, *contenders(now, info, hello)], hello.can)
+    if info.speculation_off is not None:
+        raise CommandError(f"there is nothing to compare: {info.speculation_off}")
     longest = max((one.longest for one in info.drafters), default=N_DRAFT_MAX_LIMIT)
     lengths = args.n or [n for n in _LENGTHS if n == AUTO or n <= longest]
-    ngram, shapes = _ngram_to_measure(args, info), _shapes_to_measure(args, info)
-    drafters = _drafters_to_measure(args, info)
+    shapes: tuple[Shape, ...] = args.shape or ("chain",)
+    if info.chains_only is not None and shapes != ("chain",):
+        complain(f"drafts stay chains: {info.chains_only}")
+        shapes = ("chain",)
+    # Without a draft there are only n-grams.
+    ngram = (args.ngram or (False,)) if info.drafters else (True,)
+    for choice in args.drafter or ():
+        if why := info.no_drafter(choice):
+            raise CommandError(f"{choice} cannot draft: {why}")
+    kinds = tuple(drafter.kind for drafter in info.drafters)
+    drafters: tuple[DrafterChoice, ...] = args.drafter or (kinds if len(kinds) > 1 else (AUTO,))
     if not hello.can.own:
         lengths = [n for n in lengths if n not in (0, AUTO)]
         if not lengths:
@@ -310,35 +321,6 @@ def _print(comparison: Comparison, said: str, categories: dict[str, str]) -> Non
         found.append(no_comparison(hello) or misfit(drafted, info) or "")
     for paragraph in filter(None, found):
         print(f"\n{paragraph}")
-
-
-def _shapes_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[Shape, ...]:
-    """The shapes to measure: chains alone where the target can verify nothing else."""
-    wanted: tuple[Shape, ...] = args.shape or ("chain",)
-    if info.chains_only is None or wanted == ("chain",):
-        return wanted
-    complain(f"drafts stay chains: {info.chains_only}")
-    return ("chain",)
-
-
-def _ngram_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[bool, ...]:
-    """Whether to measure with n-grams, without, or both; only with them if there is no draft.
-    Raises CommandError if there would be nothing to compare."""
-    ngram: tuple[bool, ...] = args.ngram or (False,)
-    off = info.speculation_off
-    if reason := off if info.drafters or any(ngram) else "no draft is loaded, and n-grams are off":
-        hint = "; --ngram on measures n-grams" if off is None else ""
-        raise CommandError(f"there is nothing to compare: {reason}{hint}")
-    return ngram if info.drafters else (True,)
-
-
-def _drafters_to_measure(args: argparse.Namespace, info: PairInfo) -> tuple[DrafterChoice, ...]:
-    """The drafters to measure. Raises CommandError for one that the pair does not have."""
-    for choice in args.drafter or ():
-        if why := info.no_drafter(choice):
-            raise CommandError(f"{choice} cannot draft: {why}")
-    several = [drafter.kind for drafter in info.drafters]
-    return args.drafter or (tuple(several) if len(several) > 1 else (AUTO,))
 
 
 def _list_of(one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:

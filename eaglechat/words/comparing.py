@@ -102,9 +102,6 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
             "mean_accepted_length": stats.mean_accepted_length,
         }
 
-    def all_figures(score: Score) -> dict[str, Any]:
-        return {**figures(score), "error": score.gain.error, "stats": score.stats}
-
     return {
         "temperature": result.temperature,
         "tokens": result.tokens,
@@ -123,10 +120,12 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
             {
                 "setting": score.name,
                 "speculation": score.who,
-                **all_figures(score),
+                **figures(score),
+                "error": score.gain.error,
+                "stats": score.stats,
                 "first_difference": score.fork,
                 "prompts": [
-                    {"prompt": name, **all_figures(on)} for name, on in score.by_prompt.items()
+                    {"prompt": name, **figures(on)} for name, on in score.by_prompt.items()
                 ],
             }
             for score in result.scores

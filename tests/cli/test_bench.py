@@ -228,25 +228,12 @@ def test_json_lines_are_summed_up_by_category(
     assert f"{lines}: line 2: " in capsys.readouterr().err
 
 
-def test_a_target_without_a_draft_has_nothing_to_compare(
-    tiny_files: tuple[Path, Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loading, "start_engine", in_this_process)
-
-    alone = ["bench", "--target", str(tiny_files[0])]
-    assert main(alone) == 1
-    wrong = "there is nothing to compare: no draft is loaded, and n-grams are off; --ngram on "
-    assert wrong in capsys.readouterr().err
-
-
 def test_a_target_without_a_draft_is_measured_with_n_grams_alone(
     tiny_files: tuple[Path, Path], prompts: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(loading, "start_engine", in_this_process)
-    how = ["--n", "4", "--ngram", "off,on", "--repeat", "1", "--prompts", str(prompts)]
+    how = ["--n", "4", "--repeat", "1", "--prompts", str(prompts)]
 
     assert main(["bench", "--target", str(tiny_files[0]), *how, "--max-tokens", "60"]) == 0
     table = capsys.readouterr().out

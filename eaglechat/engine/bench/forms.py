@@ -45,13 +45,9 @@ class FormsToMeasure(msgspec.Struct, frozen=True):
     sampling: Sampling
 
 
-class FormSpeeds(msgspec.Struct, frozen=True):
-    """What the child process prints, as JSON: tokens per second."""
-
-    plain: float
-    """Of the first target."""
-    drafted: dict[str, float]
-    """By the path of a target, at the mean number of tokens that a round of all of them wrote."""
+FormSpeeds = dict[str, float]
+"""Tokens per second: empty is the first target decoding plainly, a path its target drafting, at the
+mean number of tokens that a round of all of them wrote. The child process prints it as JSON."""
 
 
 def measure_apart(
@@ -118,10 +114,8 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
     # In so few tokens the luck of the drafts differs more between the forms than their speeds do,
     # so it is shared: every form writes the mean number of tokens a round.
     each = sum(len(round_.tokens) for round_ in drafted) / len(drafted)
-    return FormSpeeds(
-        1000.0 / _ms_of(plain),
-        {name: 1000.0 * each / _ms_of(own) for name, own in measured.items()},
-    )
+    drafting_speeds = {name: 1000.0 * each / _ms_of(own) for name, own in measured.items()}
+    return {"": 1000.0 / _ms_of(plain), **drafting_speeds}
 
 
 def _ms_of(rounds: Sequence[Round]) -> float:

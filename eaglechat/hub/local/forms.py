@@ -145,11 +145,12 @@ def _measure(
         raise QuantiseError(f"the forms could not be compared: {error}") from error
     if speeds is None:
         return None
-    fastest = max(speeds.drafted, key=speeds.drafted.__getitem__)
+    plain = speeds.pop("")
+    fastest = max(speeds, key=speeds.__getitem__)
     for copy in copies.values():
         if str(copy) != fastest:
             copy.unlink(missing_ok=True)
-    return _Measured(key, forms[fastest], speeds.drafted[fastest], speeds.plain)
+    return _Measured(key, forms[fastest], speeds[fastest], plain)
 
 
 def _write(target: Path, copy: Path, form: str, on_progress: OnProgress) -> None:

@@ -50,9 +50,8 @@ class Stopwatch:
         self.asked.append(wanted)
         follow(0.5)
         types = {one: read_header(Path(one)).quantization for one in wanted.targets}
-        return FormSpeeds(
-            self._plain, {one: self._drafted.get(types[one], 1.0) for one in wanted.targets}
-        )
+        drafted = {one: self._drafted.get(types[one], 1.0) for one in wanted.targets}
+        return {"": self._plain, **drafted}
 
 
 def test_the_forms_are_really_measured_by_replies(pair: Pair) -> None:
@@ -69,7 +68,7 @@ def test_the_forms_are_really_measured_by_replies(pair: Pair) -> None:
 
 def test_a_measurement_that_says_much_is_heard_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a pipe holds that nobody reads."""
-    speeds = FormSpeeds(1.0, {"a": 2.0})
+    speeds = {"": 1.0, "a": 2.0}
     answer = msgspec.json.encode(speeds).decode()
     talks = f"import sys; print('word ' * 100_000, file=sys.stderr); print({answer!r})"
     monkeypatch.setattr(own_python, "command", lambda *_: [sys.executable, "-c", talks])
