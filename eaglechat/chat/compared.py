@@ -57,15 +57,6 @@ class Leg:
     def text(self) -> str:
         return "".join(round_.text for round_ in self.recording.rounds)
 
-    @cached_property
-    def longest(self) -> float:
-        """The longest draft of a round, in tokens; infinite if the engine does not say what was
-        drafted."""
-        rounds = self.recording.rounds
-        if any(token.origin is Origin.UNKNOWN for one in rounds for token in one.tokens):
-            return inf
-        return max((one.depth for one in rounds), default=0)
-
 
 @dataclass(frozen=True)
 class Heat:
@@ -160,7 +151,10 @@ class Score:
     @cached_property
     def longest(self) -> float:
         """The longest draft of a round, in tokens; infinite if the engine does not report them."""
-        return max(heat.legs[self.name].longest for heat in self.heats)
+        rounds = [one for heat in self.heats for one in heat.legs[self.name].recording.rounds]
+        if any(token.origin is Origin.UNKNOWN for one in rounds for token in one.tokens):
+            return inf
+        return max((one.depth for one in rounds), default=0)
 
     @cached_property
     def fork(self) -> Fork | None:

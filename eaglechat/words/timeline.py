@@ -50,7 +50,9 @@ class Entry:
             return self.note
         if self.kind == "thought":
             return thought(self.recording.by_part.get(Part.REASONING))
-        return with_headline(self.recording, self.note)
+        headline = headline_of(self.recording)
+        is_told = headline.verdict is not None or headline.state == "repeats"
+        return f"{in_short(headline)} · {self.note}" if is_told else self.note
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:
@@ -180,10 +182,3 @@ def end_note(recording: Recording, n_ctx: int) -> str:
     elif reason is FinishReason.LENGTH and recording.terms.max_tokens:
         details = f"generation.max_tokens · {speed}"
     return f"{ENDINGS[reason]} · {details}"
-
-
-def with_headline(recording: Recording, note: str) -> str:
-    """The note below a reply, behind what it gained over plain decoding if that is known."""
-    headline = headline_of(recording)
-    is_told = headline.verdict is not None or headline.state == "repeats"
-    return f"{in_short(headline)} · {note}" if is_told else note

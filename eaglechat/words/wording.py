@@ -146,13 +146,6 @@ def drafter(name: str | None) -> str:
     return "draft" if name is None else NAMES.get(name, name)
 
 
-def auto_in_short(auto: AutoDraft) -> str:
-    """The choice of the automatic draft length, in one or two words."""
-    if not auto.n:
-        return "plain"
-    return f"{auto.n} tree" if auto.shape == "tree" else str(auto.n)
-
-
 def auto_in_words(auto: AutoDraft) -> tuple[str, str]:
     """What the automatic draft length chose and why; and how many milliseconds the reply is behind
     plain decoding, and how many it may be."""

@@ -8,6 +8,7 @@ import pytest
 from eaglechat.wire.protocol import DrafterInfo
 from eaglechat.wire.records import FinishReason, Part
 from eaglechat.words import timeline, wording
+from eaglechat.words.timeline import Entry
 from tests.chat.records import TERMS, answering, recorded, round_of, thinking, with_checks
 from tests.tui.scripted_reports import pair_info
 
@@ -65,9 +66,10 @@ def test_a_text_is_cut_by_its_cells() -> None:
 )
 def test_the_note_below_a_reply_begins_with_what_it_gained(ms: float, said: str) -> None:
     short = recorded(*[round_of(1, 2) for _ in range(20)])
-    assert timeline.with_headline(short, "40 tokens") == "40 tokens"
+    assert Entry("turn 1", "reply", recording=short, note="40 tokens").below() == "40 tokens"
     long = recorded(*with_checks(ms))
-    assert timeline.with_headline(long, "40 tokens") == f"{said} · 40 tokens"
+    entry = Entry("turn 1", "reply", recording=long, note="40 tokens")
+    assert entry.below() == f"{said} · 40 tokens"
 
 
 @pytest.mark.parametrize(

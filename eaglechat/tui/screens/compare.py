@@ -19,7 +19,6 @@ from eaglechat.chat.comparing import Asked, Comparison, contenders
 from eaglechat.chat.session import ChatSession
 from eaglechat.engine.bench.prompts import builtin_prompts
 from eaglechat.hub.units import format_seconds
-from eaglechat.links.base import ENGINE_DIED
 from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import ENTER, bindings_of, moves, with_keys
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
@@ -127,7 +126,8 @@ class CompareScreen(EagleScreen[Speculation]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        can = {"let_auto": self._hello.can.own, "forget": self._kept is not None}
+        kept = self._services.pairs.kept_length(self._session.pair)
+        can = {"let_auto": self._hello.can.own, "forget": kept is not None}
         is_early = action in ("use", "let_auto", "choose", "card") and self._result is None
         return None if allowed and (is_early or not can.get(action, True)) else allowed
 
@@ -138,10 +138,6 @@ class CompareScreen(EagleScreen[Speculation]):
         if best is not None and best.verdict == "faster":
             return best.who
         return PLAINLY if best is not None and best.verdict == "slower" else self._now
-
-    @property
-    def _kept(self) -> object:
-        return self._services.pairs.kept_length(self._session.pair)
 
     def action_use(self) -> None:
         self._use(self._best)
@@ -242,12 +238,7 @@ class CompareScreen(EagleScreen[Speculation]):
         if self._result is None:
             return self._progress()
         failure = self._comparison.failure
-        if failure is None:
-            return comparing.sentence(self._result)
-        why = wording.sentence(failure.message)
-        if failure.code == ENGINE_DIED:
-            why += with_keys(" {chat.load_again} in the chat loads the models again.")
-        return why
+        return wording.sentence(failure.message) if failure else comparing.sentence(self._result)
 
     def _advice(self) -> str:
         if self._result is None or self._comparison.failure is not None:

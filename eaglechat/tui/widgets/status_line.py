@@ -71,6 +71,7 @@ def _parts(session: ChatSession) -> Iterator[Content]:
     if session.can.draft_length:
         length = str(session.controls.n_draft_max)
         if length == AUTO and (auto := numbers.auto(session)):
-            length = f"{AUTO} {wording.auto_in_short(auto)}"
+            chosen = f"{auto.n} tree" if auto.shape == "tree" else str(auto.n)
+            length = f"{AUTO} {chosen if auto.n else 'plain'}"
         yield Content.assemble("length ", (length, VALUE))
         yield Content(f"{short_key_of('chat.less')}- {short_key_of('chat.more')}+")
