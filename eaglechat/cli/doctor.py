@@ -58,6 +58,8 @@ _WRAPPER = textwrap.TextWrapper(
 _MOST_PAIRS = 5
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
 """Backends of llama.cpp that do not compute on a GPU of this machine."""
+_BUILD = {"CUDA": "-DGGML_CUDA=on", "ROCm": "-DGGML_HIP=on", "MTL": "-DGGML_METAL=on"}
+"""What CMake needs to build a backend."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -234,7 +236,7 @@ class Doctor:
         engine = self._settings.engine
         endpoints = engine.rpc_servers
         if endpoints and not engine.llama_server and not backend.has_rpc():
-            self.wrong.append(backend.NO_RPC)
+            self.wrong.append(backend.no_rpc())
         for endpoint, server in zip(endpoints, rpc.ask_all(endpoints), strict=True):
             if isinstance(server, RpcError):
                 self.wrong.append(
@@ -261,7 +263,7 @@ class Doctor:
             why = "llama.cpp was built for the CPU only"
             if idle:
                 why = f"{', '.join(idle)} found none (is the driver installed?)"
-            yield f"no GPU: {why}; see docs/install.md"
+            yield f"no GPU: {why}"
             return
         options = self._settings.to_load_options()
         try:
@@ -382,11 +384,11 @@ class Doctor:
                 f"line:\n    {workarounds.mending_command()}"
             )
         name, wanted = gpu_of_machine() or ("", None)
-        if wanted not in (None, *backend.backends()) and not any(d.is_gpu for d in self._devices):
+        if wanted and wanted not in backend.backends() and not any(d.is_gpu for d in self._devices):
             yield (
                 f"there is {name}, and this llama-cpp-python was not built for "
-                f"{'Metal' if wanted == 'MTL' else wanted}; docs/install.md says how to install "
-                "one that is"
+                f"{'Metal' if wanted == 'MTL' else wanted}. This builds it so, in one line, with "
+                f"the tools of that name:\n    {backend.built_with(_BUILD[wanted])}"
             )
         yield from self._quantisations
 

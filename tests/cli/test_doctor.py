@@ -221,9 +221,13 @@ def test_without_llama_cpp_doctor_and_engine_say_so(command: str) -> None:
 @pytest.mark.parametrize(
     ("file", "named", "said"),
     [
-        ("proc/driver/nvidia/version", "CUDA", "an NVIDIA GPU, and .* not built for CUDA;"),
-        ("dev/kfd", "ROCm", "an AMD GPU, and .* not built for ROCm;"),
-        ("", "MTL", "an Apple GPU, and .* not built for Metal;"),
+        (
+            "proc/driver/nvidia/version",
+            "CUDA",
+            "(?s)NVIDIA GPU, .* not built for CUDA.*-DGGML_CUDA",
+        ),
+        ("dev/kfd", "ROCm", "(?s)AMD GPU, .* not built for ROCm.*-DGGML_HIP"),
+        ("", "MTL", "(?s)Apple GPU, .* not built for Metal.*-DGGML_METAL"),
     ],
 )
 def test_a_gpu_that_the_build_cannot_use_is_named(

@@ -15,11 +15,6 @@ from eaglechat.wire.errors import RpcError
 from eaglechat.wire.worker import whether_cancelled
 
 LOG_INFO, LOG_ERRORS = 2, 4
-NO_RPC = (
-    "engine.rpc_servers needs a llama-cpp-python that was built with RPC: "
-    'CMAKE_ARGS="-DGGML_RPC=ON" pip install --force-reinstall --no-cache-dir '
-    '--no-binary llama-cpp-python "llama-cpp-python>=0.3.36,<0.4"'
-)
 _LOAD_ERROR = b"error loading model: "
 _log_callback: Any = None
 _log_muted = False
@@ -102,6 +97,21 @@ def devices() -> tuple[Device, ...]:
     return tuple(_device(libggml.device(index)) for index in range(libggml.devices()))
 
 
+def built_with(cmake_args: str) -> str:
+    """The shell command that compiles llama.cpp again with these arguments of CMake."""
+    return (
+        f'CMAKE_ARGS="{cmake_args}" {sys.executable} -m pip install --force-reinstall --no-deps '
+        f"--no-cache-dir --no-binary llama-cpp-python llama-cpp-python=={WRAPPER_VERSION}"
+    )
+
+
+def no_rpc() -> str:
+    return (
+        "engine.rpc_servers needs a llama-cpp-python that was built with RPC: "
+        f"{built_with('-DGGML_RPC=ON')}"
+    )
+
+
 def has_rpc() -> bool:
     return "RPC" in backends()
 
@@ -112,7 +122,7 @@ def rpc_devices(endpoints: Sequence[str]) -> tuple[Device, ...]:
     Raises RpcError if a server does not answer or this llama.cpp has no RPC.
     """
     if endpoints and not has_rpc():
-        raise RpcError(NO_RPC)
+        raise RpcError(no_rpc())
     for answer in ask_all(endpoints):
         if isinstance(answer, RpcError):
             raise answer

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -83,11 +82,7 @@ def compiler_that_breaks_amx() -> str | None:
 def mending_command() -> str:
     """The shell command that compiles llama.cpp again, so that nothing of AMX is in it."""
     flags = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
-    return (
-        f"CMAKE_ARGS=\"-DCMAKE_C_FLAGS='{flags}' -DCMAKE_CXX_FLAGS='{flags}'\" "
-        f"{sys.executable} -m pip install --force-reinstall --no-deps --no-cache-dir "
-        f"--no-binary llama-cpp-python llama-cpp-python=={backend.versions()[0]}"
-    )
+    return backend.built_with(f"-DCMAKE_C_FLAGS='{flags}' -DCMAKE_CXX_FLAGS='{flags}'")
 
 
 def remember(files: Sequence[Path], left_out: tuple[LeaveOut, ...], crash: str) -> None:
