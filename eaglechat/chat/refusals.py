@@ -16,7 +16,7 @@ from eaglechat.wire.records import FinishReason
 from eaglechat.wire.stats import DrafterStats
 
 BUSY = "A reply is being written: {chat.stop} stops it."
-ENGINE_GONE = "The engine is not running. {chat.load_again} loads the models again."
+NOT_LOADED = "The models are not loaded: {chat.load_again} loads them."
 TURN_GONE = "This turn was deleted."
 NOTHING_DELETED = "Nothing has been deleted since this chat was opened."
 STOPPED_EMPTY = "Stopped before the first token."

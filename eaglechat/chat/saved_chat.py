@@ -78,16 +78,19 @@ class SavedChat:
 
 def new_chat(pair: Pair) -> SavedChat:
     """A chat that begins now. The store gets it when there is something to keep."""
-    now = datetime.datetime.now().astimezone()
+    return SavedChat(name_at(datetime.datetime.now()), header_of(pair))
+
+
+def header_of(pair: Pair) -> ChatHeader:
+    """The header of a chat that begins now, with this pair."""
     target, draft = pair.to_load
-    header = ChatHeader(
-        created=now.isoformat(timespec="seconds"),
+    return ChatHeader(
+        created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         pair=pair.name,
         target=target,
         draft=draft,
         server=pair.server.url if pair.server else "",
     )
-    return SavedChat(name_at(now), header)
 
 
 def name_at(now: datetime.datetime) -> str:

@@ -1,4 +1,5 @@
-"""An open chat on a loaded pair, without a screen: ask, edit, stop, step, delete, save."""
+"""An open chat, without a screen: ask, edit, stop, step, delete, save. Before its pair is loaded it
+can be read, and what is typed is saved."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.chat.saved_chat import SavedChat, new_chat
+from eaglechat.chat.saved_chat import SavedChat, header_of, new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, together
@@ -98,7 +99,7 @@ class Running:
 
 
 class ChatSession:
-    """One chat at a time on a loaded pair."""
+    """One chat at a time on a pair."""
 
     def __init__(
         self,
@@ -106,26 +107,22 @@ class ChatSession:
         view: View,
         *,
         pair: Pair,
-        info: protocol.PairInfo | None,
         settings: Callable[[], Settings],
         store: ChatStore,
         roles_dir: Path,
         speeds: Speeds,
         saved: SavedChat | None = None,
     ) -> None:
-        """Without `info` nothing is loaded, and the chat can only be read."""
         self._roles_dir = roles_dir
         self.role: Role | None = None
         self._engine, self._view, self._speeds = engine, view, speeds
         self._settings, self._store = settings, store
-        self.pair, self.info = pair, info
-        self.controls = first_controls(settings(), pair, self.recommended)
-        if not self.can.draft_length:
-            # It drafts as it was started to.
-            self.controls = msgspec.structs.replace(
-                self.controls, enabled=True, n_draft_max=protocol.AUTO, drafter=protocol.AUTO
-            )
-        self.is_engine_gone = info is None
+        self.pair = pair
+        self.info: protocol.PairInfo | None = None
+        """None until the pair is loaded for the first time."""
+        self.is_engine_gone, self._is_missed = True, False
+        """Whether nothing is loaded, and whether the user was told so."""
+        self.controls = first_controls(settings(), pair)
         self.version = 0
         """Grows with every change except the rounds of a running reply."""
         self._is_greeted = False
@@ -158,17 +155,21 @@ class ChatSession:
             said = f"The role “{name}” {why}. This chat continues without it."
             self._note(said, "warning")
         self.choose_role(found if isinstance(found, Role) else None)
-        if self.info is None:
-            self._note(refusals.only_read(self.pair.target), "warning")
-        elif not self.turns and not self._is_greeted:
-            self._is_greeted = True
-            pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
-            self._note(Opened(pair, self.info, self.can))
-            if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
-                self._note(no_trees)
+        self._at_opening = self.controls
+        self._greet()
         if self.recorder.is_copy:
             self._note(refusals.IS_COPY, "warning")
         self._touch()
+
+    def _greet(self) -> None:
+        """Say what was loaded, once, in a new chat."""
+        if self.info is None or self.turns or self._is_greeted:
+            return
+        self._is_greeted = True
+        pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
+        self._note(Opened(pair, self.info, self.can))
+        if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
+            self._note(no_trees)
 
     @property
     def chat(self) -> SavedChat:
@@ -475,15 +476,41 @@ class ChatSession:
 
     # The engine
 
-    def loaded(self, info: protocol.PairInfo) -> None:
-        """The pair was loaded again after the engine had died."""
-        self.info, self.is_engine_gone = info, False
-        self._note(refusals.LOADED_AGAIN)
+    def loaded(self, pair: Pair, info: protocol.PairInfo) -> None:
+        """The pair was loaded, for the first time or again. It may be another than the chat was
+        opened for: without its draft, or with the model that a server has."""
+        is_first, is_missed = self.info is None, self._is_missed
+        self.pair, self.info = pair, info
+        self.is_engine_gone = self._is_missed = False
+        if is_first:
+            if not self.turns:
+                self.chat.header = header_of(pair)
+            role, self.role = self.role, None
+            by_hand = differences(self._at_opening, self.controls)
+            self.controls = first_controls(self.settings, pair, self.recommended)
+            if not self.can.draft_length:
+                # It drafts as it was started to.
+                self.controls = msgspec.structs.replace(
+                    self.controls, enabled=True, n_draft_max=protocol.AUTO, drafter=protocol.AUTO
+                )
+            self.choose_role(role)
+            self.change_controls(msgspec.structs.replace(self.controls, **by_hand))
+            self._count_context()
+        if is_missed:
+            self._note(refusals.LOADED_AGAIN)
+        self._greet()
+        self._touch()
+
+    def only_read(self) -> None:
+        """The models of the chat are gone."""
+        self._is_missed = True
+        self._note(refusals.only_read(self.pair.target), "warning")
         self._touch()
 
     def _engine_changed(self, news: Lifecycle) -> None:
-        if isinstance(news, Died):
-            self.is_engine_gone, self.n_past = True, 0
+        if isinstance(news, Died) and not self.is_engine_gone:
+            self.is_engine_gone = self._is_missed = True
+            self.n_past = 0
             self._note(news, "error")
             self._touch()
 
@@ -620,7 +647,7 @@ class ChatSession:
         """Whether nothing can be done now, or not with this turn; tells the view why."""
         reason = None
         if self.is_engine_gone and not without_engine:
-            reason = refusals.ENGINE_GONE
+            reason = refusals.NOT_LOADED
         elif self.running is not None:
             reason = refusals.BUSY
         elif id is not None and id not in self.turns:

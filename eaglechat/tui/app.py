@@ -23,7 +23,7 @@ from textual.theme import Theme
 from textual.timer import Timer
 
 import eaglechat.tui.textual_fixes  # noqa: F401
-from eaglechat.chat.writing.question import QuestionParts, parts_of
+from eaglechat.chat.writing.question import parts_of
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
@@ -262,21 +262,8 @@ class EagleApp(App[None]):
         self._end(0)
 
     def _end(self, return_code: int) -> None:
-        self._leave_all()
-        if typed := tuple(self.services.typed_ahead):
-            self._keep(typed)
+        self._leave_all(ends=True)
         self.exit(return_code=return_code)
-
-    def _keep(self, typed: QuestionParts) -> None:
-        """What was typed for a chat that did not open is the unsent text of a new one."""
-        from eaglechat.chat.recorder import ChatRecorder
-        from eaglechat.chat.saved_chat import new_chat
-        from eaglechat.tui.screens.chat.screen import ChatScreen
-
-        loading = [one.pair for one in self.screen_stack if isinstance(one, ChatScreen)]
-        pair = next(iter(loading or self.services.pairs.pairs()), None)
-        if pair is not None:
-            ChatRecorder(self.services.chats, new_chat(pair)).left(typed)
 
     def _follow_termination(self) -> None:
         """Save the chat and restore the terminal also when a signal ends the program, or when its
@@ -290,15 +277,15 @@ class EagleApp(App[None]):
 
     # Loading a pair, and leaving the chat
 
-    def _leave_all(self) -> None:
+    def _leave_all(self, *, ends: bool) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, EagleScreen):
-                screen.leave()
+                screen.leave(ends=ends)
 
     def _back_to_menu(self) -> None:
         """Leave and close every screen above the menu, and free the models' memory."""
         if len(self.screen_stack) > 1:
-            self._leave_all()
+            self._leave_all(ends=False)
             self.services.engine.unload()
         while len(self.screen_stack) > 1:
             self.pop_screen()

@@ -32,6 +32,8 @@ class Headless:
         settings: Settings | None = None,
         recommended: protocol.Recommended | None = None,
         roles: Path | None = None,
+        *,
+        is_loaded: bool = True,
     ) -> None:
         self.said: list[str] = []
         self.given_back: list[str] = []
@@ -48,13 +50,14 @@ class Headless:
             self.engine,
             self,
             pair=self.pair,
-            info=self.info,
             settings=lambda: self.settings,
             store=store_in(folder),
             roles_dir=roles or folder / "roles",
             speeds=self.speeds,
             saved=saved,
         )
+        if is_loaded:
+            self.session.loaded(self.pair, self.info)
 
     def load(self) -> None:
         """Load the pair, again after the engine died."""
@@ -138,9 +141,9 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str
     return chat.session.recorder.name
 
 
-def reopened(chat: Headless, typed: str = "") -> Headless:
+def reopened(chat: Headless, typed: str = "", *, is_loaded: bool = True) -> Headless:
     """The chat, left with `typed` in the prompt, as the next start of the app finds it."""
     chat.session.leave(typed)
     chat.session.close()
     (saved,) = saved_chats(chat.folder)
-    return Headless(chat.folder, saved)
+    return Headless(chat.folder, saved, is_loaded=is_loaded)

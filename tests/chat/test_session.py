@@ -136,7 +136,7 @@ def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:
     assert chat.shown[-1].startswith("error: ")
     assert not chat.session.ask("more")
     chat.load()
-    chat.session.loaded(chat.info)
+    chat.session.loaded(chat.pair, chat.info)
     chat.ask("more")
     assert chat.texts[2:] == ["more", REPLY]
 
@@ -238,6 +238,15 @@ def test_what_the_models_maker_recommends_holds_until_somebody_sets_it(tmp_path:
     assert chat.session.controls.temperature == 1.0
 
 
+def test_what_is_turned_before_the_models_are_loaded_holds(tmp_path: Path) -> None:
+    chat = Headless(tmp_path, recommended={"temperature": 0.2, "top_k": 7}, is_loaded=False)
+    chat.session.change_controls(msgspec.structs.replace(chat.session.controls, temperature=0.9))
+    chat.session.loaded(chat.pair, chat.info)
+    chat.ask("why?")
+    assert chat.last_request.sampling.temperature == 0.9
+    assert chat.last_request.sampling.top_k == 7
+
+
 def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.rounds(4)
@@ -289,14 +298,15 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
 
 
-def test_a_chat_whose_models_are_gone_can_be_read(chat: Headless) -> None:
+def test_a_chat_whose_models_are_gone_can_be_read_until_they_are_back(chat: Headless) -> None:
     chat.ask("why?")
-    again = reopened(chat)
-    again.session.info = None
-    again.session.is_engine_gone = True
-    again.session.open(None)
-    assert "read-only" in again.shown[0]
+    again = reopened(chat, is_loaded=False)
+    again.session.only_read()
+    assert "read-only" in again.shown[-1]
     assert not again.session.ask("more")
+    again.session.loaded(again.pair, again.info)
+    again.ask("more")
+    assert again.texts == ["why?", REPLY, "more", REPLY]
 
 
 def test_a_stopped_reply_says_so_and_how_fast_it_was(chat: Headless) -> None:

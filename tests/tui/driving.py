@@ -125,7 +125,9 @@ class Driver:
 
         def is_there() -> bool:
             screen = self.app.screen
-            return isinstance(screen, kind) and getattr(screen, "is_loaded", True)
+            if not isinstance(screen, kind) or not screen.is_mounted:
+                return False
+            return not (isinstance(screen, ChatScreen) and screen.load.is_open)
 
         await self.until(is_there, kind.__name__)
         await self.pilot.pause()

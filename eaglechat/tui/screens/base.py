@@ -176,8 +176,9 @@ class EagleScreen(Screen[Result]):
         """The state of the switch that a command turns, such as `on`; empty if it turns none."""
         return ""
 
-    def leave(self) -> None:
-        """Stop what runs for this screen and save the user's work: the app is about to close it."""
+    def leave(self, *, ends: bool = False) -> None:
+        """Stop what runs for this screen and save the user's work: the app is about to close it,
+        and `ends` then or goes on."""
 
 
 def _post(call: Callable[..., object], *values: object) -> None:

@@ -204,7 +204,7 @@ class CompareScreen(EagleScreen[Speculation]):
         else:
             self.dismiss(None)
 
-    def leave(self) -> None:
+    def leave(self, *, ends: bool = False) -> None:
         self._comparison.stop()
         self._draw()
 

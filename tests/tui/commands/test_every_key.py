@@ -336,7 +336,7 @@ def back(user: Driver, start: tuple[object, ...]) -> bool:
 def chat_of(user: Driver) -> object:
     """What a chat is but for its views and controls; None on another screen."""
     screen = user.app.screen
-    if not isinstance(screen, ChatScreen) or not screen.is_loaded:
+    if not isinstance(screen, ChatScreen) or screen.load.is_open:
         return None
     kinds = [entry.kind for entry in screen.transcript.rows.entries]
     return id(screen), kinds, screen.session.running is None, type(screen.focused)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from textual import events
 
+from eaglechat.chat.writing.question import text_of
 from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
 from eaglechat.hub.local.pair import Pair
@@ -22,6 +23,7 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.wire import protocol
+from tests.chat.headless import saved_chats
 from tests.ggufs import write_target
 from tests.tui.driving import WIDE, Driver
 from tests.tui.textual_private import Gate
@@ -50,7 +52,7 @@ async def test_enter_ends_no_load_and_sends_what_is_typed_when_all_is_loaded(dri
         await user.type("hello")
         await user.press("enter")
         await user.sees("Your question will be sent once the models are loaded")
-        assert not user.chat.is_loaded
+        assert user.chat.load.is_open
         user.engine.hold_load = False
         await user.on(ChatScreen)
         await user.until(lambda: user.engine.requests(protocol.Chat), "the question")
@@ -116,6 +118,28 @@ async def test_another_pair_instead_ends_the_load_that_runs(drive: Drive, models
         loaded = user.app.services.engine.loaded
         assert loaded is not None
         assert loaded.target.path == str(other)
+
+
+async def test_while_its_models_load_a_chat_is_read_and_what_is_typed_is_saved(
+    drive: Drive, tmp_path: Path
+) -> None:
+    async with drive(size=(80, 24)) as user:
+        await user.open_chat()
+        await user.ask("a question of yesterday")
+        await user.press("ctrl+o", to=MenuScreen)
+        user.engine.hold_load = True
+        await user.press("ctrl+t")
+        await user.sees("1 chat")
+        await user.press("enter")
+        await user.sees("Loading the target")
+        await user.sees("a question of yesterday")
+        await user.type("more")
+        await user.until(
+            lambda: [text_of(one.unsent) for one in saved_chats(tmp_path)] == ["more"], "it saved"
+        )
+        user.engine.hold_load = False
+        await user.on(ChatScreen)
+        assert user.prompt.text == "more"
 
 
 async def test_what_was_sent_to_a_load_that_is_cancelled_is_not_sent_to_the_next(

@@ -52,7 +52,7 @@ from eaglechat.tui.commands.keys import (
     short_key_of,
     with_keys,
 )
-from eaglechat.tui.commands.table import BY_ID, Command, commands_of
+from eaglechat.tui.commands.table import BY_ID, Command
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import Completer
 from eaglechat.tui.screens.chat.inside import InsideScreen
@@ -94,12 +94,6 @@ _OF_A_TURN = {
 """What is offered while a turn is selected."""
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 _SENT_ONCE_LOADED = "Your question will be sent once the models are loaded"
-_WAIT_FOR_THE_PAIR = {
-    one.call().partition("(")[0]
-    for one in commands_of("chat")
-    if one.id not in ("chat.stop", "chat.menu", "menu.library")
-}
-"""The actions of the commands that need an open chat."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,7 @@ class ChatScreen(EagleScreen[None]):
     ]
 
     session: ChatSession
-    """Set once `is_loaded`."""
+    """Made when the screen is composed, before its widgets."""
 
     def __init__(
         self,
@@ -150,8 +144,6 @@ class ChatScreen(EagleScreen[None]):
         self.services = services
         self.pair, self._saved, self._only_reads = pair, saved, only_reads
         self.load = Loading(self, services, pair, self._loaded)
-        self.is_loaded = False
-        """Whether the chat is open: its pair was loaded, or it is only read."""
         self._is_to_draw, self._drawn_version = False, -1
         self._numbers_at = 0.0
         """The time at which the figures were drawn last."""
@@ -165,9 +157,20 @@ class ChatScreen(EagleScreen[None]):
         """Paths of attached files that are still being read."""
 
     def compose(self) -> ComposeResult:
+        services = self.services
+        self.session = ChatSession(
+            services.engine,
+            self,
+            pair=self.pair,
+            settings=lambda: services.settings.current,
+            store=services.chats,
+            roles_dir=self._roles_dir,
+            speeds=services.pairs.speeds,
+            saved=self._saved,
+        )
         # Waiting for the first resize event would wrap and draw everything twice.
         self._fit(self.app.size)
-        settings = self.services.settings.current
+        settings = services.settings.current
         prompt = Prompt(
             id="prompt",
             completer=Completer(self, lambda: self.editing is None, self._choices),
@@ -204,44 +207,25 @@ class ChatScreen(EagleScreen[None]):
         self.watch(self.transcript, "selected", self._follow_selection, init=False)
         new_below = self.query_one("#new-below")
         self.watch(self.transcript, "has_new_below", partial(setattr, new_below, "display"))
-        self._take_typed_ahead()
         if self._only_reads:
-            self._open(None)
+            self.session.only_read()
         else:
             self.load.begin()
+        self._show_opened()
+        self._show_passage(self._saved.opened_at if self._saved else None)
+        self._take_typed_ahead()
+        self.set_interval(1 / SAVES_PER_SECOND, self.save)
 
     # Loading the pair
 
     def _loaded(self, pair: Pair, info: protocol.PairInfo) -> None:
-        if self.is_loaded:
-            self.session.loaded(info)
-            return
         pairs = self.services.pairs
         pairs.remember(pair)
         if pairs.problem:
             self.notify(pairs.problem, severity="warning")
         served = pair_of_server(pair.server, info.target.path) if pair.server else pair
         self.pair = self.services.as_chosen(served)
-        self._open(info)
-
-    def _open(self, info: protocol.PairInfo | None) -> None:
-        """Open the chat; without `info` no models are loaded."""
-        services = self.services
-        self.session = ChatSession(
-            services.engine,
-            self,
-            pair=self.pair,
-            info=info,
-            settings=lambda: services.settings.current,
-            store=services.chats,
-            roles_dir=self._roles_dir,
-            speeds=services.pairs.speeds,
-            saved=self._saved,
-        )
-        self.is_loaded = True
-        self._show_opened()
-        self._show_passage(self._saved.opened_at if self._saved else None)
-        self.set_interval(1 / SAVES_PER_SECOND, self.save)
+        self.session.loaded(self.pair, info)
 
     def action_load_again(self) -> None:
         """Load the pair again after the engine process has ended, and continue the chat."""
@@ -255,7 +239,7 @@ class ChatScreen(EagleScreen[None]):
 
     def _end_load(self) -> None:
         """Cancel a load that runs, or close one that failed."""
-        if not self.is_loaded:
+        if self._is_first_load:
             self.action_menu()
             return
         self.load.cancel()
@@ -269,20 +253,22 @@ class ChatScreen(EagleScreen[None]):
         lines = "\n".join(self.services.engine.log_tail())
         self.open(Ask("The last lines of the engine's log", lines or "It is empty."))
 
+    @property
+    def _is_first_load(self) -> bool:
+        """Whether the chat has never had its models, nor was opened to be read without them."""
+        return self.session.info is None and not self._only_reads
+
     def on_unmount(self) -> None:
-        if self.is_loaded:
-            self.session.close()
+        self.session.close()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
         self.refresh_bindings()
-        if self.is_loaded:
-            self.show_numbers()
+        self.show_numbers()
 
     def _settings_changed(self, change: tuple[Settings, Settings]) -> None:
         before, after = change
-        if self.is_loaded:
-            self.session.follow_settings(before, after)
+        self.session.follow_settings(before, after)
         interface = after.interface
         self.transcript.view = interface.view
         self.set_class(interface.view == "trace", "-trace")
@@ -290,8 +276,7 @@ class ChatScreen(EagleScreen[None]):
         if interface.show_panel != before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
         self._fit(self.size)
-        if self.is_loaded:
-            self.show_numbers()
+        self.show_numbers()
         self.refresh_bindings()
 
     @property
@@ -383,7 +368,8 @@ class ChatScreen(EagleScreen[None]):
         if session.recorder.is_behind:
             state = f"not saved   {state}"
         self.query_one(TitleBar).show(subject=subject, state=state)
-        self.services.away.follow(doing, self.pair.name)
+        if not self.load.is_open:
+            self.services.away.follow(doing, self.pair.name)
 
     # The panel, which lies beside the transcript, below it, or in a small terminal over it
 
@@ -616,7 +602,7 @@ class ChatScreen(EagleScreen[None]):
 
     async def _send(self, typed: str) -> None:
         text = slash.literal(typed) if self.editing is None else typed
-        if self.load.is_open and (text is not None or not self.is_loaded):
+        if self.load.is_open and text is not None:
             self._send_once_loaded(typed)
         elif text is None:
             await self._run_typed(typed)
@@ -723,8 +709,6 @@ class ChatScreen(EagleScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
-        if allowed and not self.is_loaded and action in _WAIT_FOR_THE_PAIR:
-            return False
         if allowed and action == "alone":
             return self.load.has_failed and self.load.pair.draft is not None
         if allowed and action == "log":
@@ -732,7 +716,7 @@ class ChatScreen(EagleScreen[None]):
         if allowed and action == "stop":
             return self._to_stop is not None or None
         if allowed and action == "interrupt":
-            return self.is_loaded and self.session.running is not None
+            return self.session.running is not None
         return allowed
 
     async def _run_typed(self, text: str) -> None:
@@ -748,7 +732,6 @@ class ChatScreen(EagleScreen[None]):
     @on(Prompt.Attach)
     def _file_chosen(self, event: Prompt.Attach) -> None:
         self._being_read.add(event.path)
-        n_ctx = self.session.n_ctx if self.is_loaded else 0
 
         def fail(error: Exception) -> None:
             self._being_read.discard(event.path)
@@ -758,6 +741,7 @@ class ChatScreen(EagleScreen[None]):
             self._being_read.discard(event.path)
             self.prompt.put_in_place_of(event.name, part)
 
+        n_ctx = self.session.n_ctx
         self.in_background(lambda: read_part(event.path, Path(), n_ctx), attached, fail)
 
     def action_editor(self) -> None:
@@ -839,6 +823,7 @@ class ChatScreen(EagleScreen[None]):
             # The passages it found are those of the previous chat.
             self._end_finding()
         self.transcript.clear()
+        self.set_class(bool(self.session.turns), "-reading")
         for turn in self.session.turns.path:
             if isinstance(turn, Question):
                 self.prompt.remember(slash.escaped(self.prompt.marks.text(turn.parts)))
@@ -864,13 +849,14 @@ class ChatScreen(EagleScreen[None]):
             text = ""
         return self.prompt.marks.parts(text)
 
-    def leave(self) -> None:
+    def leave(self, *, ends: bool = False) -> None:
         self.load.cancel()
-        if self.is_loaded:
-            self._leave_chat(self._unsent)
-        elif self.is_mounted:
-            # It waits for the next chat, and is not sent to other models.
-            self.services.typed_ahead[:] = self.prompt.marks.parts(self.prompt.text)
+        if self.is_mounted:
+            written = self._unsent
+            if self._is_first_load and not self.session.turns and not ends:
+                # It waits for the next chat, and is not sent to other models.
+                self.services.typed_ahead[:], written = written, ()
+            self._leave_chat(written)
 
     def _leave_chat(self, written: str | QuestionParts) -> None:
         self.session.leave(written)
@@ -878,9 +864,9 @@ class ChatScreen(EagleScreen[None]):
 
     @property
     def is_unsaved(self) -> bool:
-        if self.is_loaded:
+        if self.is_mounted:
             self.save()
-        return self.is_loaded and self.session.recorder.is_behind
+        return self.is_mounted and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
         def begin() -> None:
@@ -935,10 +921,6 @@ class ChatScreen(EagleScreen[None]):
     # What can be done now
 
     def offers(self) -> Iterator[Content]:
-        if not self.is_loaded:
-            for id in ("app.leader", "chat.menu", "app.quit"):
-                yield offer(id, BY_ID[id].footer)
-            return
         if self.query_one(FindBar).is_open:
             yield offer("dialog.back", "back")
             yield offer("chat.find", "stay here")
@@ -959,9 +941,10 @@ class ChatScreen(EagleScreen[None]):
             and cannot_continue(session.turns, last.id, session.terms, session.hello) is None
         ):
             yield offer("chat.go_on", "continue")
-        yield offer("chat.view", f"view: {self.transcript.view}")
-        yield offer("chat.pane", "panel")
-        if not self.has_class("-folded") and selected is None:
+        if not self.load.is_open:
+            yield offer("chat.view", f"view: {self.transcript.view}")
+            yield offer("chat.pane", "panel")
+        if not (self.load.is_open or self.has_class("-folded")) and selected is None:
             yield offer("chat.less", "-")
             yield offer("chat.more", "+ length")
             yield offer("chat.auto", "auto")
@@ -969,8 +952,6 @@ class ChatScreen(EagleScreen[None]):
             yield offer(id, BY_ID[id].footer)
 
     def state_of(self, id: str) -> str:
-        if not self.is_loaded:
-            return ""
         controls = self.controls
         role = self.session.role
         length = controls.n_draft_max
