@@ -92,7 +92,7 @@ def sentence(text: str) -> str:
 
 def pair_in_short(info: PairInfo | None, name: str) -> str:
     if info is None:
-        return f"{name} · not loaded"
+        return name
     if info.server:
         return f"{name} · {info.target.name}"
     drafts = [drafter(one.kind) for one in info.drafters]

@@ -363,7 +363,7 @@ class ChatScreen(EagleScreen[None]):
         subject = wording.pair_in_short(session.info, self.pair.name)
         if session.role:
             subject += f" · role {session.role.name}"
-        if not self._shows_panel:
+        if not (self._shows_panel or self.load.is_open):
             state += f"   ctx {numbers.room(session)}"
         if session.recorder.is_behind:
             state = f"not saved   {state}"
