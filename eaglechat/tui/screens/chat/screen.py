@@ -52,7 +52,7 @@ from eaglechat.tui.commands.keys import (
     short_key_of,
     with_keys,
 )
-from eaglechat.tui.commands.table import BY_ID, Command
+from eaglechat.tui.commands.table import BY_ID, Command, commands_of
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.chat.completing import Completer
 from eaglechat.tui.screens.chat.inside import InsideScreen
@@ -94,6 +94,12 @@ _OF_A_TURN = {
 """What is offered while a turn is selected."""
 _QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
 _SENT_ONCE_LOADED = "Your question will be sent once the models are loaded"
+_WAIT_FOR_THE_PAIR = {
+    one.call().partition("(")[0]
+    for one in commands_of("chat")
+    if one.id not in ("chat.stop", "chat.menu", "menu.library")
+}
+"""The actions of the commands that an empty chat has only once its pair is loaded."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ class ChatScreen(EagleScreen[None]):
         self.services = services
         self.pair, self._saved, self._only_reads = pair, saved, only_reads
         self.load = Loading(self, services, pair, self._loaded)
-        self._is_to_draw, self._drawn_version = False, -1
+        # First, it is drawn when its widgets are there.
+        self._is_to_draw, self._drawn_version = True, -1
         self._numbers_at = 0.0
         """The time at which the figures were drawn last."""
         self._late_numbers: Timer | None = None
@@ -258,13 +265,19 @@ class ChatScreen(EagleScreen[None]):
         """Whether the chat has never had its models, nor was opened to be read without them."""
         return self.session.info is None and not self._only_reads
 
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether there is nothing in the chat yet, and its pair is being loaded."""
+        return self._is_first_load and not self.session.turns
+
     def on_unmount(self) -> None:
         self.session.close()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
         self.refresh_bindings()
-        self.show_numbers()
+        if self._drawn_version >= 0:  # else its widgets may not be there
+            self.show_numbers()
 
     def _settings_changed(self, change: tuple[Settings, Settings]) -> None:
         before, after = change
@@ -709,6 +722,8 @@ class ChatScreen(EagleScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
+        if allowed and action in _WAIT_FOR_THE_PAIR and self._is_waiting:
+            return False
         if allowed and action == "alone":
             return self.load.has_failed and self.load.pair.draft is not None
         if allowed and action == "log":
@@ -853,7 +868,7 @@ class ChatScreen(EagleScreen[None]):
         self.load.cancel()
         if self.is_mounted:
             written = self._unsent
-            if self._is_first_load and not self.session.turns and not ends:
+            if self._is_waiting and not ends:
                 # It waits for the next chat, and is not sent to other models.
                 self.services.typed_ahead[:], written = written, ()
             self._leave_chat(written)
@@ -921,6 +936,10 @@ class ChatScreen(EagleScreen[None]):
     # What can be done now
 
     def offers(self) -> Iterator[Content]:
+        if self._is_waiting:
+            for id in ("app.leader", "chat.menu", "app.quit"):
+                yield offer(id, BY_ID[id].footer)
+            return
         if self.query_one(FindBar).is_open:
             yield offer("dialog.back", "back")
             yield offer("chat.find", "stay here")
@@ -941,10 +960,9 @@ class ChatScreen(EagleScreen[None]):
             and cannot_continue(session.turns, last.id, session.terms, session.hello) is None
         ):
             yield offer("chat.go_on", "continue")
-        if not self.load.is_open:
-            yield offer("chat.view", f"view: {self.transcript.view}")
-            yield offer("chat.pane", "panel")
-        if not (self.load.is_open or self.has_class("-folded")) and selected is None:
+        yield offer("chat.view", f"view: {self.transcript.view}")
+        yield offer("chat.pane", "panel")
+        if not self.has_class("-folded") and selected is None:
             yield offer("chat.less", "-")
             yield offer("chat.more", "+ length")
             yield offer("chat.auto", "auto")
