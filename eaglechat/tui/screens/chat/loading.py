@@ -236,6 +236,9 @@ class Loading(Frame):
             advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
             said = [(wording.sentence(message), "$text-error"), f"\n\n{advice}"]
         self._text.update(Content.assemble((self._names(), MUTED), *said))
+        if self._failure is not None:
+            # Why it failed stands below the log.
+            self.call_after_refresh(self.scroll_end, animate=False)
 
     def _so_far(self) -> list[Part]:
         starting = "Asking it" if self.pair.server else "Starting the engine"
