@@ -155,7 +155,7 @@ class Writes:
         enabled: bool = True,
         p_min: float = 0.0,
         shape: Shape = "chain",
-        length: int = 24,
+        length: int | None = 24,
         changes: Mapping[int, Set] | None = None,
         cancel_at: Callable[[Reply], bool] = lambda _so_far: False,
         **options: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,21 +74,14 @@ class Rig:
 
     target: Context
     draft: Context
-    drafter: Any
-    """The draft model; None without one."""
+    drafter: Eagle3Drafter
     generator: Generator
     prompter: Prompter
     shape: Shape = "chain"
     ngram: bool = False
 
-    def prompt(self, *turns: str, system: str | None = None) -> tuple[int, ...]:
-        """The prompt of a conversation whose turns are the user's and the assistant's by turns."""
-        messages = [Message(role="system", content=system)] if system is not None else []
-        messages += [
-            Message(role="assistant" if index % 2 else "user", content=text)
-            for index, text in enumerate(turns)
-        ]
-        return self.prompter.conversation(messages).tokens
+    def prompt(self, question: str) -> tuple[int, ...]:
+        return self.prompter.conversation([Message(role="user", content=question)]).tokens
 
     def stream(
         self,
@@ -168,19 +161,15 @@ def open_rig(
     draft_window: int = 0,
     norms: Norms | None = None,
     shape: Shape = "chain",
-    make_drafter: Callable[..., Any] | None = Eagle3Drafter,
     ngram: bool = False,
     **options: Any,
 ) -> Iterator[Rig]:
     """`options` are those of `open_contexts`."""
-    with ExitStack() as stack:
-        target, draft = stack.enter_context(open_contexts(target_model, draft_model, **options))
-        drafter = None
-        if make_drafter is not None:
-            drafter = make_drafter(target, draft, window=draft_window, norms=norms)
-            stack.enter_context(closing(drafter))
-        models = [drafter] if drafter else []
-        generator = stack.enter_context(closing(Generator(target, models)))
+    with (
+        open_contexts(target_model, draft_model, **options) as (target, draft),
+        closing(Eagle3Drafter(target, draft, window=draft_window, norms=norms)) as drafter,
+        closing(Generator(target, [drafter])) as generator,
+    ):
         yield Rig(target, draft, drafter, generator, Prompter(target_model), shape, ngram)
 
 
@@ -193,11 +182,8 @@ def open_contexts(
     n_batch: int = 256,
     n_seq: int | None = None,
     n_batch_draft: int | None = None,
-    n_threads: int = N_THREADS,
     kv_type: KvType = "f16",
-    runs_heads: bool = False,
 ) -> Iterator[tuple[Context, Context]]:
-    """The second one runs the heads of its model, or the model."""
     # As a pair is loaded: a sequence for each path of a tree.
     n_seq = n_seq or (16 if target_model.keeps_whole_history else 1)
     with (
@@ -205,7 +191,7 @@ def open_contexts(
             target_model,
             n_ctx=n_ctx,
             n_batch=n_batch,
-            n_threads=n_threads,
+            n_threads=N_THREADS,
             n_seq=n_seq,
             n_rollback=8,
             kv_type=kv_type,
@@ -215,10 +201,9 @@ def open_contexts(
             n_ctx=n_ctx,
             n_batch=n_batch_draft or n_batch,
             n_ubatch=128,
-            n_threads=n_threads,
+            n_threads=N_THREADS,
             n_seq=n_seq,
             other=target,
-            runs_heads=runs_heads,
         ) as draft,
     ):
         yield target, draft

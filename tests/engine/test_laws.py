@@ -18,9 +18,6 @@ from eaglechat.engine.drafters.dflash import DflashDrafter
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf import pairing
-from eaglechat.gguf.header import read_header
-from eaglechat.gguf.pairing import check_pair, why_no_heads
-from eaglechat.gguf.preflight import PreflightError
 from eaglechat.wire.drafters import DRAFTERS, DrafterChoice, DrafterKind
 from eaglechat.wire.errors import DecodeError, ModelLoadError
 from eaglechat.wire.protocol import Sampling, Set, Shape
@@ -179,6 +176,7 @@ def test_a_draft_is_as_long_as_asked_and_as_likely(write: Write, kind: str, draf
             (Limits(2), 2),
             (Limits(16, p_min=1.01), 0),
             (Limits(16, p_min=p_min), n_likely),
+            (Limits(16, p_min=p_min, n_min=n_likely + 1), 0),
             (Limits(16, worth=[0.0, 1.1], by_probability=[1.0] * 10), 1),
             (Limits(0), 0),
             (Limits(16), len(longest)),
@@ -260,6 +258,9 @@ def test_a_reply_drafts_as_long_as_asked(write: Write, kind: str, drafter: str) 
     files = write(kind)
     longest = files.kind.longest(drafter)
     with files.loaded() as pair:
+        info = pair.loaded.info
+        assert [one.kind for one in info.drafters] == [*files.kind.drafters]
+        assert info.speculation_off is None
         for n in (16, 0, 1, 3):
             reply = pair.reply(cycle(20), drafter=drafter, n=n, length=40)
             assert reply.offs == []
@@ -466,24 +467,6 @@ def test_heads_without_a_context_are_named_and_the_pair_runs(
 # --- what ends the process is refused from the headers ---
 
 
-@pytest.mark.parametrize("target", ["hy_v3", "qwen35", "gemma4_assistant", "dflash"])
-def test_a_drafter_is_no_target(tmp_path: Path, target: str) -> None:
-    write = getattr(tiny_kinds, f"write_{target}")
-    options = {"mtp_only": True} if target in ("hy_v3", "qwen35") else {}
-    with pytest.raises(PreflightError, match="give it as the draft, with its own target"):
-        check_pair(write(tmp_path / "drafter.gguf", **options), None)
-
-
-def test_heads_are_not_run_unless_they_are_as_declared_and_llama_cpp_has_a_graph_of_them(
-    tmp_path: Path,
-) -> None:
-    header = read_header(tiny_kinds.write_hy_v3(tmp_path / "hy_v3.gguf"))
-    more = replace(header, fields={**header.fields, "hy_v3.nextn_predict_layers": 2})
-    assert why_no_heads(more) == "its file declares 2 MTP heads and has 1"
-    other = replace(header, fields={**header.fields, "general.architecture": "deepseek4"})
-    assert why_no_heads(other) == "llama.cpp cannot run the MTP heads of deepseek4 models"
-
-
 def test_inputs_that_were_not_exported_are_not_read(tmp_path: Path) -> None:
     with (
         Model(tiny_kinds.write_llama(tmp_path / "llama.gguf")) as model,
@@ -502,17 +485,6 @@ def test_inputs_that_were_not_exported_are_not_read(tmp_path: Path) -> None:
         target.extract_layer_inputs((1, 2), True)
         with pytest.raises(DecodeError, match="did not export the inputs of layer 1"):
             target.layer_inputs(1, 4)
-
-
-def test_a_block_drafter_is_not_opened_for_a_target_that_it_cannot_read(tmp_path: Path) -> None:
-    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", layers=(2, 3, 4))
-    with pytest.raises(PreflightError, match="does not export layer inputs"):
-        check_pair(tiny_kinds.write_hy_v3(tmp_path / "hy_v3.gguf"), draft)
-    with pytest.raises(PreflightError, match="the state after the last layer"):
-        check_pair(tiny_kinds.write_llama(tmp_path / "llama.gguf"), draft)
-    # There llama.cpp would export the state behind the output norm.
-    with pytest.raises(PreflightError, match=r"after the last layer \(4\).* offers .* 0 to 3"):
-        check_pair(tiny_kinds.write_qwen35(tmp_path / "qwen35.gguf"), draft)
 
 
 def test_a_model_that_drafts_for_itself_is_always_right(write: Write) -> None:

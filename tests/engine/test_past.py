@@ -193,6 +193,8 @@ class Chats(RuleBasedStateMachine):
             assert [token.id for token in round_.tokens[: round_.n_accepted]] == accepted
         if not reply.windows:
             check_bookkeeping(reply, prompt)
+        if reply.end.finish_reason is FinishReason.LENGTH:
+            assert len(reply.tokens) == asked["length"]
         assert reply.windows or reply.prefills[0].reused >= known - 1
         fresh = self.fresh(reply, words, enabled=False, length=14)
         first_turn = reply.windows[0].first_turn if reply.windows else 0

@@ -57,6 +57,7 @@ def test_what_is_no_gguf_is_named(tmp_path: Path) -> None:
         (b"PK\3\4", "PyTorch"),
         (b"\x1f\x8b\x08", "unpack it"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian"),
+        (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "version 9; this program reads 2 and 3"),
     ):
         text.write_bytes(first + bytes(64))
         with pytest.raises(GGUFError, match=what):
@@ -69,14 +70,6 @@ def test_what_is_no_gguf_is_named(tmp_path: Path) -> None:
         read_header(tmp_path / "missing.gguf")
 
 
-def test_a_version_nobody_knows_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "future.gguf"
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 9, 0, 0))
-
-    with pytest.raises(GGUFError, match="version 9; this program reads 2 and 3"):
-        read_header(path)
-
-
 def test_a_cut_anywhere_is_found(tiny_files: tuple[Path, Path], tmp_path: Path) -> None:
     data = tiny_files[0].read_bytes()
     data_start = read_header(tiny_files[0]).data_start
@@ -87,19 +80,8 @@ def test_a_cut_anywhere_is_found(tiny_files: tuple[Path, Path], tmp_path: Path) 
         with pytest.raises(GGUFTruncatedError, match="is cut short") as error:
             read_header(path)
         assert f"{length:,}" in str(error.value)
-
-
-def test_a_cut_in_the_weights_names_both_sizes(
-    tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    data = tiny_files[0].read_bytes()
-    path = tmp_path / "cut.gguf"
-    path.write_bytes(data[:-4096])
-
-    with pytest.raises(GGUFTruncatedError) as error:
-        read_header(path)
-
-    assert f"promises {len(data):,} bytes, the file has {len(data) - 4096:,}" in str(error.value)
+    # Behind the header, what it promises is known.
+    assert f"promises {len(data):,} bytes, the file has {len(data) - 33:,}" in str(error.value)
 
 
 @pytest.mark.parametrize("first", [32, 100, 1000])

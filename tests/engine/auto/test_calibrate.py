@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from eaglechat.engine.auto import calibration
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, calibrate
-from eaglechat.engine.drafters.base import Drafter, Opening, ProcessError, open_drafter
+from eaglechat.engine.drafters.base import ProcessError
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.drafters.proposal import Limits, Proposal
-from eaglechat.engine.llama.objects import Batch, Context, Model
+from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.engine.pair import LoadedPair
-from eaglechat.gguf.header import read_header
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.wire.drafters import DrafterKind
 from eaglechat.wire.errors import Cancelled
 from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.worker import cancelled_by
-from tests import tiny_kinds
-from tests.engine.rig import N_THREADS, Rig, check_bookkeeping
+from tests.engine.kind_pairs import KINDS, Write
+from tests.engine.rig import Rig, check_bookkeeping
 
 
 @pytest.fixture
@@ -40,22 +35,8 @@ def test_each_width_up_to_nine_rows_is_timed_and_a_draft(rig: Rig) -> None:
     assert [width for width, _ in seen.verify] == [*range(1, 10), N_DRAFT_MAX_LIMIT + 1]
     assert seen.draft is not None
     assert all(ms > 0.0 for ms in (*(ms for _, ms in seen.verify), seen.draft))
-
-
-def test_nothing_of_it_is_left_behind(rig: Rig) -> None:
-    calibrate(rig.target, rig.drafter)
-    assert rig.drafter.known == 0
     prompt = rig.prompt("the cat sat on the mat")
     check_bookkeeping(rig.reply(prompt), prompt)
-
-
-def test_a_slow_machine_is_timed_as_far_as_there_is_time(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calibration, "BUDGET_S", 0.0)
-    seen = calibrate(rig.target, rig.drafter)
-    assert [width for width, _ in seen.verify] == [1, 2]
-    assert seen.draft is not None
 
 
 def test_on_a_slow_machine_one_token_and_one_draft_decide(
@@ -129,88 +110,35 @@ def test_a_pair_that_fails_is_not_calibrated(rig: Rig, monkeypatch: pytest.Monke
     assert rig.drafter.known == 0
 
 
-# --- drafters of other kinds ---
-
-
-@contextmanager
-def opened(target: Path, draft: Path | None = None) -> Iterator[tuple[Context, Drafter]]:
-    """A target with its own MTP heads, or with a block drafter."""
-    with ExitStack() as stack:
-        model = stack.enter_context(Model(target, with_heads=draft is None))
-        context = stack.enter_context(
-            Context(model, n_ctx=512, n_batch=128, n_threads=N_THREADS, n_rollback=8)
-        )
-        kind: DrafterKind = "dflash" if draft else "mtp"
-        drafts = stack.enter_context(Model(draft)) if draft else model
-        header, options = read_header(draft or target), LoadOptions(n_batch=128)
-        opening = Opening(stack, context, drafts, header, options, N_THREADS)
-        yield context, open_drafter(kind, opening)
-
-
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize(
-    ("variant", "block_size", "lengths"),
+    ("kind", "lengths"),
     [
-        ("dflash", 8, (3, 7)),
-        ("dflash", 3, (2, 2)),
-        ("dspark", 8, (3, 8)),
-        ("dspark-bonus", 8, (3, 7)),
-        ("dflash2", 8, (3, 7)),
+        ("llama, dflash", (3, 7)),
+        ("llama, dspark", (3, 8)),
+        ("llama, dspark-bonus", (3, 7)),
+        ("llama, dflash2", (3, 7)),
+        ("hy_v3", (3, N_DRAFT_MAX_LIMIT)),
+        ("hy_v3, 2 heads", (2, 2)),
+        ("qwen35", (3, N_DRAFT_MAX_LIMIT)),
     ],
 )
-def test_a_block_drafter_is_timed_at_what_it_can_draft(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    variant: tiny_kinds.Variant,
-    block_size: int,
-    lengths: tuple[int, int],
+def test_a_drafter_is_timed_at_what_it_can_draft(
+    write: Write, monkeypatch: pytest.MonkeyPatch, kind: str, lengths: tuple[int, int]
 ) -> None:
     """That is the length of the drafts, and that of the longest."""
-    target = tiny_kinds.write_llama(tmp_path / "target.gguf")
-    draft = tiny_kinds.write_dflash(tmp_path / "draft.gguf", variant=variant, block_size=block_size)
-    with opened(target, draft) as (context, drafter):
-        drafted = lengths_drafted(drafter, monkeypatch)
-        seen = calibrate(context, drafter)
-        assert drafter.known == 0
+    (name,), drafted = KINDS[kind].drafters, []
+    with write(kind).opened(name) as pair:
+        propose = pair.drafter.propose
+
+        def noted(n_past: int, id_last: int, limits: Limits) -> Proposal:
+            proposal = propose(n_past, id_last, limits)
+            drafted.append(len(proposal))
+            return proposal
+
+        monkeypatch.setattr(pair.drafter, "propose", noted)
+        seen = calibrate(pair.target, pair.drafter)
+        assert pair.drafter.known == 0
     assert (*set(drafted), seen.longest) == lengths
-    assert seen.in_one_pass
+    assert seen.in_one_pass is (name != "mtp")
     assert (seen.draft or 0.0) > 0.0
-
-
-@pytest.mark.usefixtures("unhurried")
-@pytest.mark.parametrize(
-    ("write", "n", "longest"),
-    [
-        (tiny_kinds.write_hy_v3, 3, N_DRAFT_MAX_LIMIT),
-        (partial(tiny_kinds.write_hy_v3, heads=2), 2, 2),
-        (tiny_kinds.write_qwen35, 3, N_DRAFT_MAX_LIMIT),
-    ],
-    ids=["one head", "two heads", "hybrid"],
-)
-def test_mtp_heads_are_timed_at_what_they_can_draft(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    write: Callable[[Path], Path],
-    n: int,
-    longest: int,
-) -> None:
-    with opened(write(tmp_path / "target.gguf")) as (context, drafter):
-        drafted = lengths_drafted(drafter, monkeypatch)
-        seen = calibrate(context, drafter)
-        assert drafter.known == 0
-    assert set(drafted) == {n}
-    assert (seen.longest, seen.in_one_pass) == (longest, False)
-    assert (seen.draft or 0.0) > 0.0
-
-
-def lengths_drafted(drafter: Drafter, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of all drafts from now on."""
-    lengths, propose = [], drafter.propose
-
-    def noted(n_past: int, id_last: int, limits: Limits) -> Proposal:
-        proposal = propose(n_past, id_last, limits)
-        lengths.append(len(proposal))
-        return proposal
-
-    monkeypatch.setattr(drafter, "propose", noted)
-    return lengths

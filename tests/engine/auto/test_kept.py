@@ -29,9 +29,8 @@ PAIR = on_steps("F16", 0.75, 1)
 DAY = 86_400.0
 
 
-@pytest.fixture(autouse=True)
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EAGLECHAT_HOME", str(tmp_path))
+@pytest.fixture
+def file() -> Path:
     return paths.state_dir() / "auto.json"
 
 
@@ -95,6 +94,7 @@ def test_a_damaged_file_counts_as_empty_and_is_replaced(
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(learnt: Learnt, file: Path) -> None:
+    file.parent.parent.mkdir(parents=True, exist_ok=True)
     file.parent.write_bytes(b"")
     Kept("a").keep("", learnt)
     assert Kept("a").recall("") is None

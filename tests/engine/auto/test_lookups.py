@@ -12,7 +12,6 @@ from eaglechat.wire.records import AutoReason
 from tests.engine.auto.pairs import (
     BF16,
     PAIRS,
-    Q4_1,
     best_ms,
     calibrated,
     chat,
@@ -43,14 +42,6 @@ def test_copies_are_read_off_many_tokens_at_a_time(seeds: range) -> None:
         assert all(keeps_the_ledger(reply) for reply in replies)
         gains.append(best_ms(replace(pair, copies=None)) / total_ms(replies))
     assert mean(gains) >= 1.5
-
-
-def test_a_target_without_a_draft_gains_from_copies_alone() -> None:
-    for seed in SEEDS:
-        pair = Simulated(Q4_1, steady(0.0), copies=edits, seed=seed)
-        replies = chat(pair, Controller(calibrated(pair)))
-        assert all(keeps_the_ledger(reply) for reply in replies)
-        assert total_ms(replies) < 0.8 * sum(reply.plain_ms for reply in replies)
 
 
 @pytest.mark.parametrize(

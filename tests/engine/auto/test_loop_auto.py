@@ -11,7 +11,7 @@ from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.prompt import Asked
 from eaglechat.wire.protocol import AUTO, Speculation
-from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Prefill, Round
+from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Round
 from tests.engine.rig import (
     GREEDY,
     Reply,
@@ -28,12 +28,6 @@ LONG = TEXT + " and the dog" * 20
 PASTED = "the quick brown fox" + " and the mat" * 20
 AUTOMATIC = Live(Speculation(n_draft_max=AUTO), 0.0)
 WINDOW = MOST_WAITING
-
-
-def test_auto_takes_the_prompt_in_before_it_means_to_draft(rig: Rig) -> None:
-    reply = rig.stream(rig.prompt(TEXT), live=AUTOMATIC)
-    next(event for event in reply if isinstance(event, Prefill) and event.done == event.total)
-    assert rig.drafter.waiting == 1
 
 
 @pytest.mark.parametrize("n_plain", [1, 2 * MOST_WAITING], ids=["drafting", "plain rounds"])

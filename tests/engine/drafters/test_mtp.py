@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from eaglechat.engine.drafters import mtp
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch
-from tests.engine.kind_pairs import RANDOM, Opened, Write, cycle
+from tests.engine.kind_pairs import RANDOM, Write, cycle
 from tests.engine.rig import decode
 
 
@@ -50,33 +47,6 @@ def test_a_prompt_that_was_taken_in_is_read_again_from_its_last_token_on(
         assert pair.reply(longer, n=16, length=40).prefills[0].reused == len(longer) - 9
 
 
-@pytest.mark.parametrize("kind", ["hy_v3", "hy_v3, 2 heads"])
-@pytest.mark.parametrize("n_taken", [0, 5, 7, 12, 20])
-def test_positions_that_leave_the_cache_leave_the_heads(
-    write: Write, kind: str, n_taken: int
-) -> None:
-    """Also if some of them wait. What is behind them keeps the state it came with."""
-    files, text = write(kind, mixed=True), RANDOM[:20]
-    with files.opened("mtp") as pair, Batch(pair.target) as batch:
-        decode(pair.target, batch, text, 0, output=False)
-        states = pair.target.states(20).copy()
-        see(pair, batch, text[:n_taken], states, 0)
-        pair.drafter.take_in()
-        see(pair, batch, text[n_taken:], states, n_taken)
-        pair.drafter.shift(5, 10)
-        assert pair.drafter.known == 15
-        shifted = pair.drafter.propose(15, 3, Limits(7))
-        pair.drafter.shift(12, 20)
-        assert pair.drafter.known == 11
-    with files.opened("mtp") as pair, Batch(pair.target) as batch:
-        states[4], states[5:15] = states[9], states[10:].copy()
-        see(pair, batch, [*text[:5], *text[10:]], states, 0)
-        fresh = pair.drafter.propose(15, 3, Limits(7))
-
-    assert shifted.ids == fresh.ids
-    assert shifted.probabilities == pytest.approx(fresh.probabilities, abs=0.01)
-
-
 def test_an_assistant_waits_until_the_keys_it_reads_have_shifted(write: Write) -> None:
     """llama.cpp moves the target's keys in the target's next decode."""
     with write("gemma4, assistant", mixed=True).opened("mtp") as pair, Batch(pair.target) as batch:
@@ -100,16 +70,6 @@ def test_an_assistant_waits_until_the_keys_it_reads_have_shifted(write: Write) -
 
     assert at_once.ids == later.ids
     assert at_once.probabilities == pytest.approx(later.probabilities, abs=0.001)
-
-
-def see(pair: Opened, batch: Batch, tokens: Sequence[int], states: Any, first: int) -> None:
-    """Let the drafter see tokens with these states, as if the target had just decoded them."""
-    if tokens:
-        batch.clear()
-        batch.add_tokens(tokens, first, 0, output=False)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(pair.target, "states", lambda n: states[first : first + n])
-            pair.drafter.see(batch)
 
 
 def test_a_prompt_that_is_asked_for_again_costs_no_more(write: Write) -> None:

@@ -13,27 +13,12 @@ from eaglechat.gguf.header import read_header
 from eaglechat.gguf.memory import memory_need
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import ModelLoadError
-from eaglechat.wire.protocol import AUTO, KvType
+from eaglechat.wire.protocol import KvType
 from tests import tiny_kinds
 from tests.engine.kind_pairs import KINDS, Files, Write, cycle
 
 MIB = 1 << 20
 MTP = [name for name, kind in KINDS.items() if kind.drafters == ("mtp",)]
-
-
-@pytest.mark.parametrize("kind", MTP)
-def test_a_pair_finds_its_heads_and_drafts_chains_with_them(write: Write, kind: str) -> None:
-    files = write(kind)
-    with files.loaded() as pair:
-        [drafter] = pair.loaded.info.drafters
-        assert drafter.kind == "mtp"
-        assert (drafter.file is None) is (files.draft is None)
-        assert pair.loaded.info.speculation_off is None
-        for n in (3, AUTO):
-            written = pair.reply(cycle(20), n=n, shape="tree", length=40)
-            assert written.offs == []
-            assert written.tokens == cycle(60)[20:]
-            assert not any(round_.is_tree for round_ in written.rounds)
 
 
 def test_heads_are_found_in_the_other_files_of_a_split_model(write: Write) -> None:

@@ -11,7 +11,6 @@ import pytest
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import find_cut
-from eaglechat.wire.errors import PromptError
 from eaglechat.wire.protocol import Message
 from eaglechat.wire.records import FinishReason, Round, Window
 from tests import tiny
@@ -62,7 +61,7 @@ def test_a_shorter_prompt_is_that_of_the_shorter_conversation(small: Rig) -> Non
     texts = ("one two", "the reply", "three", "more of that", "four")
     turns = small.prompter.conversation(conversation(*texts))
 
-    assert turns.count == 3
+    assert (turns.count, small.prompter.conversation(conversation()).count) == (3, 0)
     assert turns.without(0) == small.prompter.conversation(conversation(*texts)).tokens
     assert (
         turns.without(1)
@@ -99,10 +98,6 @@ def test_a_template_that_numbers_its_turns_is_rendered_anew(tmp_path: Path) -> N
             == Prompter(model).conversation(conversation("three", system=None)).tokens
         )
         assert find_cut(turns.without(0), turns.without(1)) is None
-
-
-def test_a_conversation_without_a_question_has_no_turns(small: Rig) -> None:
-    assert small.prompter.conversation(conversation()).count == 0
 
 
 # --- chats that outgrow the context ---
@@ -169,54 +164,6 @@ def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     assert first_turns[-1] >= 8
     system = small.prompter.conversation(conversation()).tokens
     assert list(small.generator.cache.tokens[: len(system) - 1]) == list(system[:-1])
-
-
-@pytest.mark.parametrize("n_draft_max", [0, 3, 16])
-def test_a_turn_that_fills_the_context_by_itself_ends_the_reply(
-    small: Rig, n_draft_max: int
-) -> None:
-    chat = LongChat(small)
-    chat.ask("one")
-    reply = chat.ask("two", max_tokens=None, n_draft_max=n_draft_max)
-
-    assert reply.end.finish_reason is FinishReason.CONTEXT
-    assert reply.windows[-1].first_turn == 1
-    assert (
-        len(reply.tokens)
-        == N_CTX - len(small.prompter.conversation(chat.messages[:-1]).without(1)) + 1
-    )
-    check_cache(chat)
-
-
-def test_a_message_that_is_too_long_by_itself_is_refused(small: Rig) -> None:
-    chat = LongChat(small)
-    chat.ask("one")
-    with pytest.raises(PromptError, match=r"has 3\d\d tokens, the context holds 256"):
-        chat.ask("a" * 300)
-
-
-def test_a_saved_chat_far_longer_than_the_context_opens_with_its_latest_turns(small: Rig) -> None:
-    chat = LongChat(small, conversation(*["said before"] * 60))
-    reply = chat.ask("and now", max_tokens=20)
-
-    (window,) = reply.windows
-    assert not window.kv_kept
-    assert 20 <= window.first_turn < 30
-    assert reply.end.timings.reused_tokens == 0
-    check_cache(chat)
-
-
-def test_where_the_memory_cannot_shift_the_rest_is_read_again(reads_again: Rig) -> None:
-    chat = LongChat(reads_again)
-    for index in range(6):
-        chat.ask(f"question {'abcdef'[index]}")
-        check_cache(chat)
-    moved = [reply for reply in chat.replies if any(not w.kv_kept for w in reply.windows)]
-    assert 2 <= len(moved) < 6
-
-    reply = chat.ask("and a long one", max_tokens=150)
-    assert (reply.end.finish_reason, reply.end.tokens) == (FinishReason.LENGTH, 150)
-    check_cache(chat)
 
 
 def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Sequence
 
 import pytest
 
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Live
 from eaglechat.wire.errors import PromptError
-from eaglechat.wire.protocol import Message, Set, Speculation
-from eaglechat.wire.records import Round
-from tests.engine.rig import Reply, Rig, check_bookkeeping, drafts_of, fresh_reply
+from eaglechat.wire.protocol import AUTO, Message, Sampling, Set, Speculation
+from eaglechat.wire.records import FinishReason, Origin, Round
+from tests.engine.rig import (
+    GREEDY,
+    Reply,
+    Rig,
+    check_bookkeeping,
+    drafts_of,
+    fresh_reply,
+    open_rig,
+    plainly,
+)
 
 TEXT = "the cat sat on the mat"
+HOT = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
+PENALISED = Sampling(temperature=0.0, repeat_penalty=1.2)
 
 
 @pytest.fixture
@@ -25,12 +36,41 @@ def prompt(rig: Rig) -> tuple[int, ...]:
 # --- changes in mid-reply ---
 
 
-def changed_at(
-    rig: Rig, prompt: Sequence[int], changes: dict[int, Set], *, max_tokens: int = 60
-) -> Reply:
-    """A reply during which settings change after the rounds of these numbers."""
-    live = Live(Speculation(n_draft_max=3), 0.0)
-    return rig.reply(prompt, live=live, changes=changes, max_tokens=max_tokens)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sampling", [GREEDY, PENALISED, HOT], ids=["greedy", "penalty", "hot"])
+def test_whatever_is_turned_in_every_round_the_tokens_are_those_of_plain_decoding(
+    tiny_models: tuple[Model, Model], sampling: Sampling, seed: int
+) -> None:
+    """Until the context is exactly full."""
+    turns = random.Random(seed)
+    with open_rig(*tiny_models, n_ctx=256, draft_window=16, ngram=True) as rig:
+        prompt = rig.prompt("the cat sat on the mat and the cat sat on the hat")
+        live = Live(Speculation(n_draft_max=16, shape="tree", ngram=True), sampling.temperature)
+        events, has_ngram = [], True
+        for event in rig.stream(prompt, live=live, sampling=sampling, seed=seed, max_tokens=None):
+            events.append(event)
+            is_round = isinstance(event, Round)
+            assert has_ngram or not is_round or event.drafter != "ngram"
+            shape = turns.choice(("chain", "tree", "auto"))
+            n = turns.choice((0, 1, 3, 16, 16, AUTO))
+            ngram, enabled = turns.random() < 0.5, turns.random() < 0.9
+            live.apply(Set(n_draft_max=n, shape=shape, ngram=ngram, enabled=enabled))
+            # What is changed between a round and the reading before the next waits for that one.
+            has_ngram = ngram if is_round else has_ngram or ngram
+        reply = Reply(tuple(events))
+        plain = rig.reply(
+            prompt, live=plainly(sampling.temperature), sampling=sampling, seed=seed,
+            max_tokens=None,
+        )  # fmt: skip
+        assert (reply.tokens, reply.text) == (plain.tokens, plain.text)
+        assert reply.end.finish_reason is plain.end.finish_reason
+        assert {token.origin for r in plain.rounds for token in r.tokens} == {Origin.PLAIN}
+        check_bookkeeping(reply, prompt)
+    assert any(round_.is_tree for round_ in reply.rounds)
+    # A target that draws may end its reply before.
+    if sampling is not HOT:
+        assert plain.end.finish_reason is FinishReason.CONTEXT
+        assert {round_.drafter for round_ in reply.rounds} == {"eagle3", "ngram", None}
 
 
 def test_a_change_that_comes_during_a_round_waits_for_the_next(
@@ -53,28 +93,21 @@ def test_a_change_that_comes_during_a_round_waits_for_the_next(
     assert (rounds[1].n_draft_max, len(rounds[1].drafted)) == (5, 5)
 
 
-def test_p_min_and_temperature_change_in_mid_reply(rig: Rig, prompt: tuple[int, ...]) -> None:
-    reply = changed_at(rig, prompt, {2: Set(p_min=1.0), 5: Set(p_min=0.0)})
-    lengths = [len(draft) for draft in drafts_of(reply)[:8]]
-    assert lengths == [3, 3, 3, 0, 0, 0, 3, 3]
+def test_p_min_n_min_and_temperature_change_in_mid_reply(rig: Rig, prompt: tuple[int, ...]) -> None:
+    def changed_at(changes: dict[int, Set]) -> Reply:
+        live = Live(Speculation(n_draft_max=3), 0.0)
+        return rig.reply(prompt, live=live, changes=changes, max_tokens=60)
 
-    cold = rig.reply(prompt, max_tokens=60)
-    heated = changed_at(rig, prompt, {4: Set(temperature=5.0)})
-    again = changed_at(rig, prompt, {4: Set(temperature=5.0)})
+    reply = changed_at({2: Set(p_min=1.0), 5: Set(p_min=0.0), 6: Set(n_min=4)})
+    lengths = [len(draft) for draft in drafts_of(reply)[:9]]
+    assert lengths == [3, 3, 3, 0, 0, 0, 3, 0, 0]
+
+    cold = changed_at({})
+    heated, again = (changed_at({4: Set(temperature=5.0)}) for _ in range(2))
     until = sum(len(round_.tokens) for round_ in heated.rounds[:5])
     assert heated.tokens[:until] == cold.tokens[:until]
     assert heated.tokens != cold.tokens[: len(heated.tokens)]
     assert heated.tokens == again.tokens
-
-
-def test_a_catch_up_in_mid_reply_is_not_the_prompt_s_prefill(
-    rig: Rig, prompt: tuple[int, ...]
-) -> None:
-    reply = changed_at(rig, prompt, {3: Set(enabled=False), 8: Set(enabled=True)})
-
-    assert reply.end.timings.prefill_tokens == len(prompt) - 1
-    assert reply.end.timings.reused_tokens == 0
-    assert [p for p in reply.prefills if p.total > len(prompt)]
 
 
 def test_the_parts_of_a_round_do_not_overlap(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -23,7 +22,7 @@ from eaglechat.engine.auto.controller import Controller
 from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Live
-from eaglechat.wire.gain import GainOfRounds, GainVerdict, verdict_of
+from eaglechat.wire.gain import GainOfRounds, GainVerdict
 from eaglechat.wire.protocol import AUTO, Auto, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round
 from tests.engine.auto.pairs import calibrated
@@ -49,9 +48,6 @@ LOOP = 1.3
 @dataclass(frozen=True)
 class Simulation:
     reply: Reply
-    bare_ms: float
-    """A plain pass alone, before the reply began."""
-    is_slowed: bool
 
     @property
     def truth(self) -> float:
@@ -114,48 +110,13 @@ def simulated(seed: int, *, gusty: bool = True) -> Simulation:
     n_tokens = int(60 * 25 ** rng.random())
     driver: Driver = Controller(calibrated(pair)) if seed % 4 == 0 else n
     slowness = weather(rng, gusty=gusty)
-    reply = write(pair, n_tokens, driver, checks=PlainChecks(), slowness=slowness)
-    is_slowed = slowness(0.0) > 1.5 or any(slowness(reply.took_ms * k / 9) > 1.5 for k in range(10))
-    return Simulation(reply, bare, is_slowed)
-
-
-def measured(one: Simulation) -> GainVerdict | None:
-    return one.verdicts[-1]
+    return Simulation(write(pair, n_tokens, driver, checks=PlainChecks(), slowness=slowness))
 
 
 def first_verdict(one: Simulation) -> tuple[GainVerdict, float] | None:
     """The first verdict that is told, and what was true by then."""
     told = zip(one.verdicts, one.reply.speed_ups, strict=True)
     return next(((v, truth) for v, truth in told if v not in (None, "unclear")), None)
-
-
-def from_the_load(one: Simulation) -> GainVerdict | None:
-    """A mistake: bare passes before the reply are plain decoding, as a few of them vary."""
-    return verdict_of(one.reply.tokens * one.bare_ms / one.reply.took_ms, 0.04)
-
-
-def from_before_the_halving(one: Simulation) -> GainVerdict | None:
-    """A mistake: plain decoding as it was when the machine was not slowed."""
-    return verdict_of(one.reply.tokens * one.bare_ms * LOOP / one.reply.took_ms, 0.04)
-
-
-def with_too_small_an_error(one: Simulation) -> GainVerdict | None:
-    """A mistake: the first plain round, as if it were known to 2%."""
-    plain = next((r.timings.total_ms for r in one.reply.rounds if r.is_plain), None)
-    if plain is None:
-        return None
-    return verdict_of(one.reply.tokens * plain / one.reply.took_ms, 0.02)
-
-
-def false_share(
-    replies: Sequence[Simulation], judge: Callable[[Simulation], GainVerdict | None]
-) -> tuple[float, Counter[GainVerdict | None]]:
-    told, false = Counter[GainVerdict | None](), 0
-    for one in replies:
-        verdict = judge(one)
-        told[verdict] += 1
-        false += is_false(verdict, one.truth)
-    return false / len(replies), told
 
 
 def is_false(verdict: GainVerdict | None, truth: float) -> bool:
@@ -166,24 +127,17 @@ def is_false(verdict: GainVerdict | None, truth: float) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(100), pytest.param(range(100, 400), marks=pytest.mark.slow)]
-)
-def test_verdicts_are_true_on_a_machine_that_changes(seeds: range) -> None:
-    replies, n = [*map(simulated, seeds)], len(seeds)
-    false, counts = false_share(replies, measured)
-    assert false <= 0.05
-    told = counts["faster"] + counts["slower"] + counts["same"]
+def test_verdicts_are_true_on_a_machine_that_changes() -> None:
+    n = 100
+    replies = [*map(simulated, range(n))]
+    verdicts = [one.verdicts[-1] for one in replies]
+    false = [*map(is_false, verdicts, (one.truth for one in replies))]
+    assert sum(false) <= 0.05 * n
     # Less the luck of the seeds.
-    assert told >= 0.6 * n - sqrt(n)
-    for mistake in (from_the_load, with_too_small_an_error):
-        assert false_share(replies, mistake)[0] > 0.05
-    slowed = [one for one in replies if one.is_slowed]
-    assert false_share(slowed, from_before_the_halving)[0] > 0.05
+    assert sum(one not in (None, "unclear") for one in verdicts) >= 0.6 * n - sqrt(n)
     # While a reply is written: the first verdict may rest on less than a second.
-    luck = sqrt(0.05 * n) if n < 300 else 0.0
     firsts = [*filter(None, map(first_verdict, replies))]
-    assert sum(is_false(*first) for first in firsts) <= 0.05 * len(firsts) + luck
+    assert sum(is_false(*first) for first in firsts) <= 0.05 * len(firsts) + sqrt(0.05 * n)
 
 
 @pytest.mark.parametrize("seed", range(40))

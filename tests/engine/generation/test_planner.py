@@ -10,17 +10,12 @@ from eaglechat.engine.auto.planner import Planner
 from eaglechat.engine.drafters.guard import GuardedDrafters
 from eaglechat.engine.drafters.ngram import look_up
 from eaglechat.engine.drafters.proposal import Proposal
-from eaglechat.engine.llama.objects import Model
-from eaglechat.engine.loop import Live
-from eaglechat.wire.protocol import AUTO, Set, Speculation
+from eaglechat.wire.protocol import AUTO, Speculation
 from eaglechat.wire.records import AutoReason
-from tests.engine.rig import open_rig, plainly
-from tests.engine.ties import same_unless_tie
 
 REPEATS = [1, 2, 3, 4, 5, 1, 2, 3]
 FLAT = Calibration(verify=((1, 1.0), (17, 1.2)))
 """A batch of 17 rows takes hardly longer than one of 1."""
-TEXT = "the cat sat on the mat and the cat sat on the hat"
 
 
 def planned(
@@ -75,17 +70,3 @@ def test_only_a_reply_that_begins_is_first_decoded_plainly_to_time_that() -> Non
 )
 def test_nothing_is_taken_that_the_settings_forbid(speculation: dict[str, object]) -> None:
     assert not planned(**{"n_draft_max": 3, **speculation}).taken
-
-
-def test_the_switch_of_n_grams_is_live_and_changes_no_token(
-    tiny_models: tuple[Model, Model],
-) -> None:
-    with open_rig(*tiny_models, ngram=True) as rig:
-        prompt = rig.prompt(TEXT)
-        plain = rig.reply(prompt, live=plainly(), max_tokens=160)
-        live = Live(Speculation(n_draft_max=8, ngram=False), 0.0)
-        reply = rig.reply(prompt, live=live, changes={7: Set(ngram=True)}, max_tokens=160)
-    drafters = [round_.drafter for round_ in reply.rounds]
-    assert "ngram" not in drafters[:8]
-    assert "ngram" in drafters[8:]
-    same_unless_tie(tiny_models[0], prompt, plain.tokens, reply.tokens)

@@ -44,20 +44,6 @@ def test_a_base_model_goes_on_with_the_text() -> None:
     assert render(None, *TURNS[:3]) == "be brief\nhi therehello"
 
 
-@pytest.mark.real
-def test_the_built_in_target_s_own_template_is_used(real_models: tuple[Model, Model]) -> None:
-    prompter = Prompter(real_models[0])
-
-    text = b"".join(
-        real_models[0].spelled(token) for token in prompter.conversation((USER,)).tokens
-    )
-
-    assert text.decode() == (
-        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
-        "<|im_end|>\n<|im_start|>user\nhi there<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
 @pytest.fixture
 def prompter(tiny_models: tuple[Model, Model]) -> Prompter:
     return Prompter(tiny_models[0])

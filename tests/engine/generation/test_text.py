@@ -1,71 +1,58 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire.records import Part
 
-
-def shown(text: ReplyText, *pieces: bytes) -> list[str]:
-    """What becomes certain with each piece."""
-    found = [text.push(piece) for piece in pieces]
-    assert {part for _, part in found} == {Part.ANSWER}
-    return [certain for certain, _ in found]
+CHARACTERS = st.sampled_from(["a", "b", "é", "語", "👩‍👩‍👧"]).map(str.encode)
 
 
-def singly(text: str) -> list[bytes]:
-    return [bytes([byte]) for byte in text.encode()]
-
-
-@pytest.mark.parametrize("character", ["é", "語", "🦅"])
-def test_a_character_split_over_tokens_appears_with_its_last_byte(character: str) -> None:
-    pieces = singly(character)
-    assert shown(ReplyText(), *pieces) == [""] * (len(pieces) - 1) + [character]
-
-
-def test_a_joined_emoji_keeps_all_its_parts() -> None:
-    family = "👩‍👩‍👧"
-    assert "".join(shown(ReplyText(), *singly(family))) == family
-
-
-def test_bytes_that_are_no_utf8_become_replacement_characters_and_the_rest_goes_on() -> None:
-    pieces = b"a\xffb", "語".encode()[:2], b"c"
-    assert shown(ReplyText(), *pieces) == ["a\ufffdb", "", "\ufffdc"]
-
-
-def test_what_is_incomplete_at_the_end_is_flushed_once() -> None:
-    text = ReplyText(stop=["stop"])
-    assert shown(text, b"x st", "語".encode()[:1]) == ["x ", ""]
-    assert text.flush() == [(Part.ANSWER, "st\ufffd")]
-    assert text.flush() == []
-    assert not text.stopped
-
-
-def test_a_stop_string_split_over_tokens_is_never_shown() -> None:
-    text = ReplyText(stop=["</end>"])
-    assert shown(text, b"text </", b"en", b"d> and more") == ["text ", "", ""]
-    assert text.stopped
+@given(
+    st.lists(CHARACTERS | st.binary(max_size=3), max_size=12).map(b"".join),
+    st.text("ab語", max_size=3),
+    st.lists(st.integers(0, 60), max_size=12).map(sorted),
+)
+def test_a_reply_is_its_text_before_the_stop_string_however_it_is_cut(
+    raw: bytes, stop: str, cuts: list[int]
+) -> None:
+    """Nothing that is shown is taken back, and what is held back comes once."""
+    whole = raw.decode(errors="replace")
+    is_stopped = bool(stop) and stop in whole
+    wanted = whole.partition(stop)[0] if is_stopped else whole
+    text, shown = ReplyText(stop=[stop]), ""
+    for start, end in pairwise([0, *cuts, len(raw)]):
+        if not text.stopped:
+            certain, part = text.push(raw[start:end])
+            assert part is Part.ANSWER
+            shown += certain
+            assert wanted.startswith(shown)
+    assert shown + "".join(held for _, held in text.flush()) == wanted
+    assert text.stopped is is_stopped
     assert text.flush() == []
 
 
-def test_a_false_start_of_a_stop_string_is_given_back() -> None:
-    text = ReplyText(stop=["aab"])
-    # The first a cannot begin the stop string any more, the other two can.
-    assert shown(text, b"xa", b"a", b"a", b"c") == ["x", "", "a", "aac"]
-    assert not text.stopped
-
-
-def test_the_earliest_of_several_stop_strings_ends_the_text() -> None:
-    text = ReplyText(stop=["END", "\n\n", ""])
-    assert shown(text, b"one\n\ntwo END") == ["one"]
-    assert text.stopped
-
-
-def test_a_stop_string_may_hold_a_character_of_several_bytes() -> None:
-    text = ReplyText(stop=["語!"])
-    assert "".join(shown(text, *singly("a 語? 語!"))) == "a 語? "
-    assert text.stopped
+@pytest.mark.parametrize(
+    ("stop", "pieces", "shown"),
+    [
+        ([], [b"\xe8", b"\xaa", b"\x9e"], ["", "", "語"]),
+        ([], [b"a\xffb", b"\xe8\xaa", b"c"], ["a\ufffdb", "", "\ufffdc"]),
+        (["</end>"], [b"text </", b"en", b"d> and more"], ["text ", "", ""]),
+        # The first a cannot begin the stop string any more, the other two can.
+        (["aab"], [b"xa", b"a", b"a", b"c"], ["x", "", "a", "aac"]),
+        (["END", "\n\n", ""], [b"one\n\ntwo END"], ["one"]),
+    ],
+)
+def test_what_is_certain_is_shown_at_once(
+    stop: list[str], pieces: list[bytes], shown: list[str]
+) -> None:
+    text = ReplyText(stop=stop)
+    assert [text.push(piece)[0] for piece in pieces] == shown
 
 
 # --- parts ---

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.templates.template import ChatTemplate
-from eaglechat.wire.protocol import Message, Thinking
+from eaglechat.wire.protocol import AS_IT_IS, Message, Thinking
 from tests import tiny
 from tests.engine.templates import dialects
 from tests.engine.templates.dialects import CASES, NAMES
@@ -45,11 +45,12 @@ def _as_message(message: dict[str, str]) -> Message:
 
 
 def _options(thinking: Thinking) -> dict[str, Any]:
-    return (
-        {}
-        if thinking.enabled is None
-        else {"chat_template_kwargs": {"enable_thinking": thinking.enabled, "thinking_budget": 0}}
-    )
+    words: dict[str, Any] = {}
+    if thinking.enabled is not None:
+        words |= {"enable_thinking": thinking.enabled, "thinking_budget": 0}
+    if thinking.effort is not None:
+        words["reasoning_effort"] = thinking.effort
+    return {"chat_template_kwargs": words} if words else {}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,8 +61,9 @@ def test_prompts_and_parts_are_those_of_llama_server(name: str, tmp_path: Path) 
     template = ChatTemplate(dialects.source(name), bos=",", eos="<|the-end|>")
     with llama_server(model) as server:
         for messages in CONVERSATIONS:
-            ours = template.render([_as_message(message) for message in messages])
-            assert ours == server.prompt(list(messages))
+            for thinking in (AS_IT_IS, dialects.OFF, Thinking(effort="high")):
+                ours = template.render([_as_message(message) for message in messages], thinking)
+                assert ours == server.prompt(list(messages), **_options(thinking))
         for case in (case for case in CASES if case.template == name):
             if (name, case.raw) in DIFFERENT:
                 continue

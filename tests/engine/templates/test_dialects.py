@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eaglechat.engine.templates.template import ChatTemplate
 from eaglechat.wire.part_stream import Segment
-from eaglechat.wire.protocol import Thinking
+from eaglechat.wire.protocol import Message, Thinking
 from eaglechat.wire.records import Part
 from tests.engine.templates import dialects
 from tests.engine.templates.dialects import CASES, NAMES, OFF, Case
@@ -103,3 +103,10 @@ def test_thinking_off_closes_the_thought_in_the_prompt() -> None:
     segments = parts(TEMPLATES["channel"], ["Not a", " thought"], OFF)
 
     assert text_of(segments, Part.ANSWER) == "Not a thought"
+
+
+def test_reasoning_is_given_in_the_field_that_gpt_oss_reads() -> None:
+    """Its template shows that of the last reply alone, which llama-server would not render."""
+    said = Message(role="assistant", content="4", reasoning="Two and two.")
+    prompt = TEMPLATES["harmony"].render([Message(role="user", content="2 + 2?"), said])
+    assert "analysis<|message|>Two and two." in prompt

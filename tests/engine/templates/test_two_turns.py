@@ -12,11 +12,13 @@ import pytest
 
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.llama.sampler import Sampler
-from eaglechat.engine.loop import Generator, Live
+from eaglechat.engine.loop import Generator
 from eaglechat.engine.prompt import Prompter
-from eaglechat.wire.protocol import Message, Sampling, Speculation
-from eaglechat.wire.records import Part, Prefill, Round, Token
+from eaglechat.wire.protocol import Message
+from eaglechat.wire.records import Part
 from tests import tiny
+from tests.engine.kind_pairs import Writes
+from tests.engine.rig import Reply
 from tests.engine.templates import dialects
 
 QUESTION = Message(role="user", content="2 + 2?")
@@ -46,17 +48,6 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Turn:
-    """A reply of a tiny model, and what of its prompt was in the KV cache."""
-
-    tokens: tuple[Token, ...]
-    reused: int
-
-    def text(self, part: Part) -> str:
-        return "".join(token.text for token in self.tokens if token.part is part).strip()
-
-
 class Chat:
     """Replies that a model is made to write."""
 
@@ -66,25 +57,19 @@ class Chat:
         self.generator = Generator(target)
         self._monkeypatch = monkeypatch
 
-    def reply(self, raw: str, *messages: Message) -> Turn:
+    def reply(self, raw: str, *messages: Message) -> Reply:
         written = self.model.tokenize(raw, bos=False, special=True)
         ids = iter([*written, self.model.eos])
         self._monkeypatch.setattr(Sampler, "sample", lambda *_: next(ids))
         asked = self.prompter.conversation(messages)
-        events = list(
-            self.generator.reply(
-                asked,
-                Sampling(),
-                Live(Speculation(enabled=False), 0.7),
-                seed=1,
-            )
-        )
-        rounds = [event for event in events if isinstance(event, Round)]
-        asked.note_reply([t.id for round_ in rounds for t in round_.tokens])
-        return Turn(
-            tuple(token for round_ in rounds for token in round_.tokens),
-            next(event.reused for event in events if isinstance(event, Prefill)),
-        )
+        reply = Writes(self.generator).reply(asked, enabled=False, length=None)
+        asked.note_reply(reply.tokens)
+        return reply
+
+
+def text_of(reply: Reply, part: Part | None) -> str:
+    tokens = [token for round_ in reply.rounds for token in round_.tokens]
+    return "".join(token.text for token in tokens if token.part is part).strip()
 
 
 @pytest.fixture
@@ -105,20 +90,21 @@ def chat(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_a_second_turn_goes_on_from_what_the_template_keeps(family: Family, chat: Chat) -> None:
     first = chat.reply(family.raw, QUESTION)
 
-    assert first.text(Part.REASONING) == "Two, two."
-    assert first.text(Part.ANSWER) == "4"
-    markers = [token for token in first.tokens if token.part is None]
-    assert markers
-    assert not any(token.text for token in markers)
+    assert text_of(first, Part.REASONING) == "Two, two."
+    assert text_of(first, Part.ANSWER) == "4"
+    # There are markers, and none is shown.
+    assert any(token.part is None for round_ in first.rounds for token in round_.tokens)
+    assert text_of(first, None) == ""
 
     reply = Message(role="assistant", content="4", reasoning="Two, two.")
     second = chat.reply(family.raw, QUESTION, reply, AGAIN)
 
-    assert second.text(Part.REASONING) == "Two, two."
+    assert text_of(second, Part.REASONING) == "Two, two."
     before = chat.prompter.conversation([QUESTION]).tokens
     # A row less than what is shared: drafting starts from its features.
     kept = len(before) + len(first.tokens) - 2
+    reused = second.prefills[0].reused
     if family.keeps:
-        assert second.reused >= kept
+        assert reused >= kept
     else:
-        assert 0 < second.reused < kept
+        assert 0 < reused < kept
