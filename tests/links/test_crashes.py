@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ import pytest
 
 from eaglechat import paths
 from eaglechat.cli import main
-from eaglechat.engine.llama.workarounds import VARIABLE
+from eaglechat.engine.llama.workarounds import VARIABLE, compiler_that_breaks_amx
 from eaglechat.links import crashes
 from eaglechat.wire import protocol as p
 from eaglechat.wire.protocol import LeaveOut
@@ -42,19 +42,27 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         client.link.close()
 
 
+AMX_IS_BROKEN = compiler_that_breaks_amx() is not None
+
+
+def after_crashes(left_out: Iterable[str]) -> tuple[str, ...]:
+    """Without what is left out on this machine before any crash."""
+    return tuple(one for one in left_out if one and not (one == "amx" and AMX_IS_BROKEN))
+
+
 def loads(folder: Path) -> list[tuple[str, ...]]:
     """What was left out in each load of a target since the last call, in order."""
     lines = (folder / "loads").read_text().splitlines()
     (folder / "loads").unlink()
-    found = [tuple(filter(None, line.split(","))) for line in lines]
+    found = [after_crashes(line.split(",")) for line in lines]
     # Target and draft are loaded alike; a crash at the target's load has none for the draft.
     return [one for index, one in enumerate(found) if index == 0 or one != found[index - 1]]
 
 
-def load_of(client: Client, files: tuple[Path, Path], **options: object) -> tuple[LeaveOut, ...]:
+def load_of(client: Client, files: tuple[Path, Path], **options: object) -> tuple[str, ...]:
     """Load; returns what the loaded pair is left without."""
     loaded = client.expect(p.Loaded, load(files, **options))
-    return loaded.pair.left_out
+    return after_crashes(loaded.pair.left_out)
 
 
 @pytest.fixture
@@ -69,10 +77,14 @@ def other_files(tiny_files: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Pa
 def test_a_crash_ends_once_what_causes_it_is_left_out(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    client = start("SIGILL", "load", "gpu")
+    client = start("SIGILL", "load", "gpu", "", "what the kernel said last")
 
     assert load_of(client, tiny_files) == STEPS[-1]
     again = client.latest.of(p.Restarting)
+    assert {event.log for event in again} == {str(paths.crash_log())}
+    client.link.close()
+    assert "what the kernel said last" in paths.crash_log().read_text()
+    assert "what the kernel said last" not in (tmp_path / "log").read_text()
     assert [(event.crash, event.leave_out) for event in again] == [
         ("SIGILL", step) for step in STEPS[1:]
     ]
@@ -107,7 +119,7 @@ def test_what_worked_is_remembered_for_these_models_alone_until_it_is_forgotten(
     assert loads(tmp_path) == [(), KERNELS]
 
 
-def test_another_llama_cpp_or_another_file_of_the_name_is_tried_with_everything(
+def test_another_llama_cpp_file_or_memory_is_tried_with_everything(
     start: Start, other_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     doomed = ("SIGSEGV", "1", "flash_attention")
@@ -119,8 +131,10 @@ def test_another_llama_cpp_or_another_file_of_the_name_is_tried_with_everything(
     load_of(start(*doomed), other_files)
     other_files[0].write_bytes(other_files[0].read_bytes())
     load_of(start(*doomed), other_files)
+    memory.write_bytes(b"[" * 100_000)
+    load_of(start(*doomed), other_files)
 
-    assert loads(tmp_path) == [(), KERNELS] * 3
+    assert loads(tmp_path) == [(), KERNELS] * 4
 
 
 @pytest.mark.parametrize(
@@ -154,29 +168,6 @@ def test_after_out_of_memory_the_gpu_is_left_out_and_nothing_is_remembered(
     assert "its memory ran out: close other programs, lower engine.n_ctx" in error.message
 
 
-def test_the_log_of_a_crash_is_kept_and_named(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    client = start("SIGSEGV", "1", "flash_attention", "", "what the kernel said last")
-    load_of(client, tiny_files)
-    (again,) = client.latest.of(p.Restarting)
-    client.link.close()
-
-    assert "what the kernel said last" in Path(again.log).read_text()
-    assert "what the kernel said last" not in (tmp_path / "log").read_text()
-    assert again.log == str(paths.crash_log())
-
-
-def test_a_memory_that_is_no_json_is_none(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    memory = paths.state_dir() / "crashes.json"
-    memory.parent.mkdir(parents=True)
-    memory.write_bytes(b"[" * 100_000)
-
-    assert load_of(start("SIGSEGV", "1", "flash_attention"), tiny_files) == KERNELS
-
-
 def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
     start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -208,14 +199,6 @@ def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     assert main(["doctor", "--forget-crashes"]) == 0
     main(["doctor"])
     assert "llama.cpp crashed on" not in capsys.readouterr().out
-
-
-def test_an_engine_that_somebody_ends_is_not_started_again(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    client = start("SIGKILL", "load", "flash_attention")
-    client.expect(p.Error, load(tiny_files))
-    assert loads(tmp_path) == [()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
@@ -253,18 +236,6 @@ def test_what_was_asked_behind_the_load_is_answered_by_the_new_engine(
     assert sum(isinstance(news, p.Hello) for news in client.heard) == 2
 
 
-def test_a_load_that_is_cancelled_is_not_tried_again(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    client = start("SIGSEGV", "1", "flash_attention")
-    asked = client.ask(load(tiny_files))
-    client.link.send(p.Cancel(id=asked.id))
-    client.end(asked)
-    assert isinstance(asked.last, p.Error)
-
-    assert not client.latest.of(p.Restarting)
-
-
 def test_a_crash_in_a_load_that_was_cancelled_costs_the_next_one_nothing(
     start: Start, tiny_files: tuple[Path, Path], other_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -283,7 +254,7 @@ def test_a_crash_in_a_load_that_was_cancelled_costs_the_next_one_nothing(
     client.end(second)
 
     assert isinstance(second.last, p.Loaded)
-    assert second.last.pair.left_out == ()
+    assert after_crashes(second.last.pair.left_out) == ()
     assert not second.of(p.Restarting)
     assert isinstance(first.last, p.Error)
     assert first.last.code == "cancelled"

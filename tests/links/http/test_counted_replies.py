@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,14 +45,6 @@ def read(*chunks: dict[str, Any]) -> list[Round]:
     return streamed.rounds
 
 
-def origins(rounds: list[Round]) -> list[list[Origin]]:
-    return [[token.origin for token in round_.tokens] for round_ in rounds]
-
-
-def counts(rounds: list[Round]) -> list[tuple[int, int, int]]:
-    return [(len(r.drafted), r.n_tested, r.n_accepted) for r in rounds]
-
-
 def test_a_round_is_told_with_its_last_token() -> None:
     streamed = Streamed(LlamaServer())
     chunks = (chunk(1, 0, 0, 0), chunk(2, 8, 3, 1), chunk(3, 8, 3, 1))
@@ -71,34 +64,38 @@ def test_a_reply_of_one_token_took_no_time() -> None:
     assert streamed.end().end.timings.generation_ms == 0
 
 
-def test_the_replay_of_a_checkpoint_is_the_targets_own() -> None:
-    rounds = read(chunk(1, 0, 0, 0), *(chunk(n, 8, 3, 1) for n in (2, 3, 4)), *over(4, 8, 3, 1))
-    assert origins(rounds) == [[P], [A, C], [P]]
-    assert counts(rounds)[1] == (3, 2, 1)
-
-
-def test_a_stop_cuts_the_last_round() -> None:
-    rounds = read(chunk(1, 0, 0, 0), chunk(2, 8, 3, 3), *over(3, 8, 3, 3))
-    assert origins(rounds) == [[P], [A, A]]
-    assert counts(rounds)[1] == (3, 2, 2)
-    assert rounds[1].tokens[1].text == ""
-
-
-def test_a_reply_that_breaks_off_keeps_what_it_had() -> None:
-    rounds = read(chunk(1, 0, 0, 0), chunk(2, 8, 3, 3))
-    assert origins(rounds) == [[P], [A]]
-    assert "".join(round_.text for round_ in rounds) == "t1 t2 "
-
-
-def test_whole_rounds_without_a_chunk_are_not_guessed_at() -> None:
-    rounds = read(chunk(1, 0, 0, 0), chunk(2, 8, 3, 0), chunk(6, 24, 9, 2), *over(6, 24, 9, 2))
-    assert origins(rounds) == [[P], [C], [U] * 4]
-    assert counts(rounds)[2] == (0, 0, 0)
-
-
-def test_plain_tokens_stay_plain_though_some_have_no_chunk() -> None:
-    rounds = read(chunk(1, 0, 0, 0), chunk(4, 30, 0, 0), *over(4, 30, 0, 0))
-    assert origins(rounds) == [[P], [P, P, P]]
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        # The replay of a checkpoint is the target's own.
+        (
+            [*(chunk(n, 8, 3, 1) for n in (2, 3, 4)), *over(4, 8, 3, 1)],
+            [([A, C], (3, 2, 1)), ([P], (0, 0, 0))],
+        ),
+        # A stop cuts the last round.
+        ([chunk(2, 8, 3, 3), *over(3, 8, 3, 3)], [([A, A], (3, 2, 2))]),
+        # A reply that breaks off keeps what it had.
+        ([chunk(2, 8, 3, 3)], [([A], (3, 1, 1))]),
+        # Whole rounds without a chunk are not guessed at.
+        (
+            [chunk(2, 8, 3, 0), chunk(6, 24, 9, 2), *over(6, 24, 9, 2)],
+            [([C], (3, 1, 0)), ([U] * 4, (0, 0, 0))],
+        ),
+        # Plain tokens stay plain though some have no chunk.
+        ([chunk(4, 30, 0, 0), *over(4, 30, 0, 0)], [([P, P, P], (0, 0, 0))]),
+    ],
+)
+def test_origins_behind_the_first_token(
+    chunks: list[dict[str, Any]], expected: list[tuple[list[Origin], tuple[int, int, int]]]
+) -> None:
+    first, *rounds = read(chunk(1, 0, 0, 0), *chunks)
+    assert [token.origin for token in first.tokens] == [P]
+    assert [
+        ([token.origin for token in r.tokens], (len(r.drafted), r.n_tested, r.n_accepted))
+        for r in rounds
+    ] == expected
+    texts = [one["choices"][0]["delta"].get("content", "") for one in chunks if "choices" in one]
+    assert "".join(round_.text for round_ in rounds) == "".join(texts)
 
 
 STEPS = st.lists(st.integers(0, 3), max_size=12)
@@ -142,11 +139,6 @@ def test_thoughts_that_the_server_leaves_in_the_text_are_reasoning() -> None:
     said = [(token.text, token.part) for token in tokens if token.text]
     assert said == [("2 and 2", Part.REASONING), (".", Part.REASONING), ("Four", Part.ANSWER)]
     assert [token.origin for token in tokens] == [P] * 5
-
-
-def test_a_reply_that_ends_in_a_tag_loses_nothing() -> None:
-    rounds = read(chunk(1, 8, 0, 0, "<thi"), *over(1, 8, 0, 0))
-    assert "".join(token.text for round_ in rounds for token in round_.tokens) == "<thi"
 
 
 def test_reasoning_is_a_part_of_its_own() -> None:

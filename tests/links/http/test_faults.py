@@ -160,46 +160,28 @@ def test_a_server_that_goes_away_and_comes_back(connect: Connect, server: FaultS
 # --- it answers slowly, or in pieces ---
 
 
-def test_a_first_token_that_is_long_in_coming_can_be_cancelled_at_once(
-    connect: Connect, server: FaultServer
-) -> None:
-    server.chat = Handler.wait_for_the_client
-    client = connect()
-    asked = client.ask(chat())
-    client.until(server.chats, "the request")
-    client.link.send(p.Cancel(id=asked.id))
-    client.end(asked)
-
-    assert asked.last.end.finish_reason is FinishReason.CANCELLED
-    assert server.closed.wait(PATIENCE_S)
-
-
-def test_a_cancel_in_mid_reply_closes_the_connection_and_keeps_what_came(
-    connect: Connect, server: FaultServer
+@pytest.mark.parametrize("text", ["", "one"], ids=["before a token", "behind one"])
+@pytest.mark.parametrize("how", ["cancel", "close"])
+def test_an_end_from_here_closes_the_connection_at_once_and_keeps_what_came(
+    connect: Connect, server: FaultServer, how: str, text: str
 ) -> None:
     def begin(handler: Handler) -> None:
-        handler.begin()
-        handler.text("one")
+        if text:
+            handler.begin()
+            handler.text(text)
         handler.wait_for_the_client()
 
     server.chat = begin
     client = connect()
     asked = client.ask(chat())
-    client.until(lambda: asked.text, "a token")
-    client.link.send(p.Cancel())
-    client.end(asked)
-
-    assert asked.last.end.finish_reason is FinishReason.CANCELLED
-    assert asked.text == "one"
-    assert server.closed.wait(PATIENCE_S)
-
-
-def test_a_closed_link_closes_the_connection(connect: Connect, server: FaultServer) -> None:
-    server.chat = Handler.wait_for_the_client
-    client = connect()
-    client.ask(chat())
-    client.until(server.chats, "the request")
-    client.link.close()
+    client.until(lambda: asked.text == text and server.chats(), "the request and a token")
+    if how == "cancel":
+        client.link.send(p.Cancel(id=asked.id))
+        client.end(asked)
+        assert asked.last.end.finish_reason is FinishReason.CANCELLED
+    else:
+        client.link.close()
+    assert asked.text == text
     assert server.closed.wait(PATIENCE_S)
 
 

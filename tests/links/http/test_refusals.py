@@ -49,18 +49,31 @@ def test_a_key_that_is_missing_or_wrong_is_said_and_never_quoted(
     assert command.answer(chat()).text == "one two"
 
 
-def test_a_key_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BOX_KEY", raising=False)
-    reason = died(client_of("http://127.0.0.1:9", key_env="BOX_KEY"))
-    assert reason == "the key of box is read from BOX_KEY, which is not set"
-    reason = died(client_of("http://127.0.0.1:9", key_command=("no-such-program",)))
-    assert (
-        reason == "the key_command of box, no-such-program, cannot be started (FileNotFoundError)"
-    )
-    reason = died(client_of("http://127.0.0.1:9", key_command=("false",)))
-    assert reason == "the key_command of box, false, failed (exit status 1)"
-    reason = died(client_of("http://127.0.0.1:9", key_command=("true",)))
-    assert reason == "the key_command of box, true, printed nothing"
+@pytest.mark.parametrize(
+    ("key", "entry", "reason"),
+    [
+        (None, {"key_env": "BOX_KEY"}, "the key of box is read from BOX_KEY, which is not set"),
+        *(
+            (odd, {"key_env": "BOX_KEY"},
+             "the key of box (BOX_KEY) holds characters that no key has")
+            for odd in ("two\nlines", "schlüssel")
+        ),
+        *(
+            (None, {"key_command": (program,)}, f"the key_command of box, {program}, {why}")
+            for program, why in (
+                ("no-such-program", "cannot be started (FileNotFoundError)"),
+                ("false", "failed (exit status 1)"),
+                ("true", "printed nothing"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_key_that_cannot_be_had_is_named(
+    monkeypatch: pytest.MonkeyPatch, key: str | None, entry: dict[str, Any], reason: str
+) -> None:
+    if key is not None:
+        monkeypatch.setenv("BOX_KEY", key)
+    assert died(client_of("http://127.0.0.1:9", **entry)) == reason
 
 
 def test_a_command_for_a_key_ends_with_the_link(
@@ -75,13 +88,6 @@ def test_a_command_for_a_key_ends_with_the_link(
     sleep = int(pid.read_text())
     client.link.close()
     until(lambda: not psutil.pid_exists(sleep), "the end of the command")
-
-
-def test_a_key_that_cannot_be_a_key_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    for odd in ("two\nlines", "schlüssel"):
-        monkeypatch.setenv("BOX_KEY", odd)
-        reason = died(client_of("http://127.0.0.1:9", key_env="BOX_KEY"))
-        assert reason == "the key of box (BOX_KEY) holds characters that no key has"
 
 
 def test_a_command_is_run_once_and_again_when_its_key_was_refused(
@@ -224,6 +230,14 @@ def test_a_model_it_does_not_have(server: FaultServer, connect: Connect) -> None
     assert "model in its entry: m, n" in why(client.answer(p.Load(target="")))
     server.models = {"data": []}
     assert why(client.answer(p.Load(target=""))).startswith(f"{server.url} has no model: load")
+    server.models = {"data": [{"id": f"m{n}"} for n in range(420)]}
+    few = "it has " + ", ".join(f"m{n}" for n in range(20)) + " and 400 more"
+    assert why(client.answer(p.Load(target="x"))).endswith(few)
+    server.models = says({"error": "none"}, 404)
+    assert why(client.answer(p.Load(target=""))).endswith(
+        "or a call such as /chat/completions. If it has no list of its models, "
+        "name one with --model, or with model in its entry"
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,27 +391,6 @@ def test_a_model_that_is_named_needs_no_list(server: FaultServer, models: Any) -
     client.link.close()
     found = ask(ServerSettings(name="box", url=server.url, model="sonar"))
     assert [one.id for one in found.models] == ["sonar"]
-
-
-def test_a_server_without_a_list_says_how_to_name_a_model(server: FaultServer) -> None:
-    server.models = says({"error": "none"}, 404)
-    client = client_of(server.url)
-    client.ready()
-    said = why(client.answer(p.Load(target="")))
-    client.link.close()
-    assert said.endswith(
-        "or a call such as /chat/completions. If it has no list of its models, "
-        "name one with --model, or with model in its entry"
-    )
-
-
-def test_a_server_with_very_many_models_names_a_few(server: FaultServer) -> None:
-    server.models = {"data": [{"id": f"m{n}"} for n in range(420)]}
-    client = client_of(server.url)
-    client.ready()
-    said = why(client.answer(p.Load(target="x")))
-    client.link.close()
-    assert said.endswith("it has " + ", ".join(f"m{n}" for n in range(20)) + " and 400 more")
 
 
 def test_a_comparison_asks_the_model_without_a_draft(connect: Connect, server: FaultServer) -> None:
