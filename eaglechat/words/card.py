@@ -132,6 +132,7 @@ def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
     )
     yield "timed: generation alone, without reading the prompt and without loading"
     conditions = comparison.conditions
+    yield "spread: the standard deviation of the speeds in the heats, as a share of their mean"
     yield f"other programs took {conditions.others:.2f} of {conditions.n_cpus} CPUs meanwhile"
 
 

@@ -146,8 +146,7 @@ def category_rows(result: Result, categories: Mapping[str, str]) -> Iterator[Row
 def setting_rows(result: Result) -> Iterator[Row]:
     """A row for each contender, over all prompts."""
     yield [
-        *("", "tok/s", "spread of heats", "times plain", "tokens a round"),
-        *("accepted / tested", "accepted / drafted"),
+        *("", "tok/s", "spread", "times plain", "tok/round", "accepted / tested", "/ drafted"),
     ]
     for place, score in enumerate(result.scores):
         stats = score.stats

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from textual import events
 from textual.content import Content
-from textual.geometry import Size
-from textual.widget import Widget
+from textual.widgets import Static
 
 from eaglechat.chat.measured import Stretch
 from eaglechat.chat.refusals import SWITCHED_OFF
@@ -64,39 +63,27 @@ _Row = tuple[str, Content]
 """A row, and the part that it belongs to."""
 
 
-class Measures(Widget):
+class Measures(Static):
     """Shows whether drafting is faster and why, and the rounds."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._session: ChatSession | None = None
         self._is_close = False
-        self._drawn, self._parts = Content(""), list[str]()
-        """What is shown, and the part that each row belongs to."""
-        self._width = 0
-        """That it was drawn for."""
+        self._parts: list[str] = []
+        """The part that each row belongs to."""
 
     def show(self, session: ChatSession, *, is_close: bool) -> None:
         """`is_close` leaves out empty rows, where the screen is low."""
         self._session, self._is_close = session, is_close
-        before, height = self._drawn, len(self._parts)
-        self._draw(session)
-        if not before.is_same(self._drawn):
-            self.refresh(layout=height != len(self._parts))
-
-    def _draw(self, session: ChatSession) -> None:
-        self._width = self.content_size.width
-        rows = [*self._rows(session, self._width)]
+        rows, height = [*self._rows(session, self.content_size.width)], len(self._parts)
         self._parts = [part for part, _ in rows]
-        self._drawn = Content("\n").join(row for _, row in rows)
+        drawn = Content("\n").join(row for _, row in rows)
+        self.update(drawn, layout=height != len(rows))
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len([*self._rows(self._session, width)]) if self._session is not None else 0
-
-    def render(self) -> Content:
-        if self._session is not None and self._width != self.content_size.width:
-            self._draw(self._session)
-        return self._drawn
+    def on_resize(self) -> None:
+        if self._session is not None:
+            self.show(self._session, is_close=self._is_close)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         part = self._parts[event.y] if event.y < len(self._parts) else ""
