@@ -63,8 +63,8 @@ _BUILD = {
     "ROCm": ("ROCm", "ROCm's SDK", "-DGGML_HIP=on"),
     "MTL": ("Metal", "Xcode's command line tools", "-DGGML_METAL=on"),
 }
-"""By the name of a backend in llama.cpp: its usual name, and what building it takes, also of CMake's
-arguments."""
+"""By the name of a backend in llama.cpp: its usual name, what building it takes, and the arguments
+of CMake."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -392,8 +392,9 @@ class Doctor:
         if wanted and wanted not in backend.backends() and not any(d.is_gpu for d in self._devices):
             usual, needed, arguments = _BUILD[wanted]
             yield (
-                f"there is {name}, and this llama-cpp-python was not built for {usual}. This builds "
-                f"it again, in one line; it needs {needed}:\n    {backend.built_with(arguments)}"
+                f"there is {name}, and this llama-cpp-python was not built for {usual}. This "
+                f"builds it again, in one line, and needs {needed}:\n"
+                f"    {backend.built_with(arguments)}"
             )
         yield from self._quantisations
 
