@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict, replace
 
-from eaglechat.chat.recording import Terms
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings.description import SettingDoc, find
 from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import (
     AUTO,
     EFFORTS,
-    NO_REASONING,
-    TOP_DEFAULT,
     Capabilities,
     Reasoning,
     Recommended,
@@ -63,37 +59,17 @@ class Control:
         """All its values, or those instead of a number."""
         return self.choices or self.doc.words
 
-    @property
-    def range(self) -> tuple[float, float]:
-        """The least and the largest number."""
-        numbers = self.doc.range
-        return numbers.minimum or 0.0, numbers.maximum or 0.0
-
     def word(self, value: Any) -> str:
         """A value as it is shown: `on`, `0.70`, `auto`."""
         if self.doc.kind is bool:
             return "on" if value else "off"
         return f"{value:.2f}" if self.doc.kind is float else str(value)
 
-    def value(self, word: str) -> Any:
-        """The value that is shown as this word."""
-        if self.doc.kind is bool:
-            return word == "on"
-        return word if word in self.words else self.doc.kind(word)
-
     def steps(self, value: float) -> tuple[str, ...]:
         """The words of `value` and of every step in the range, in their order."""
-        least, most = self.range
+        least, most = self.doc.range.minimum or 0.0, self.doc.range.maximum or 0.0
         values = {value, *(least + i * _STEP for i in range(round((most - least) / _STEP) + 1))}
         return tuple(dict.fromkeys(map(self.word, sorted(values))))
-
-    def fitting(self, value: Any) -> Any:
-        """The nearest number in the range; a word as it is."""
-        if self.doc.kind not in (int, float) or value in self.words:
-            return value
-        least, most = self.range
-        value = min(max(value, least), most)
-        return round(value) if self.doc.kind is int else value
 
 
 ENABLED = Control("enabled")
@@ -123,19 +99,20 @@ def control_named(name: str) -> Control:
 
 
 def first_controls(
-    settings: Settings, pair: Pair, recommended: Recommended | None = None
+    settings: Settings, pair: Pair | None = None, recommended: Recommended | None = None
 ) -> Controls:
     """The controls of a new chat: the settings, and where nobody set one, the target's
     recommendation. A pair may have its own n_draft_max."""
-    controls = _of_settings(settings, recommended)
-    if pair.n_draft_max is None:
+    generation = settings.generation
+    controls = Controls(
+        **asdict(settings.speculation),
+        temperature=settings.to_sampling(recommended).temperature,
+        thinking=generation.thinking,
+        effort=generation.effort if generation.effort in EFFORTS else AUTO,
+    )
+    if pair is None or pair.n_draft_max is None:
         return controls
     return replace(controls, n_draft_max=pair.n_draft_max)
-
-
-def turned(controls: Controls, control: Control, value: Any) -> Controls:
-    """The controls with one changed to a value, or to the nearest one in its range."""
-    return replace(controls, **{control.name: control.fitting(value)})
 
 
 def without(names: Iterable[str], before: Controls, after: Controls) -> Controls:
@@ -150,32 +127,6 @@ def not_followed(can: Capabilities) -> frozenset[str]:
     return frozenset() if can.own else _DRAFTING - STARTED_WITH
 
 
-def terms_of(
-    settings: Settings,
-    controls: Controls,
-    pair: Pair,
-    recommended: Recommended | None = None,
-    reasoning: Reasoning = NO_REASONING,
-) -> Terms:
-    """The terms of the next reply: the settings, overridden by the controls."""
-    target, draft = pair.to_load
-    return Terms(
-        pair=pair.name,
-        target=target,
-        draft=draft,
-        system_prompt=settings.generation.system_prompt,
-        sampling=replace(settings.to_sampling(recommended), temperature=controls.temperature),
-        speculation=msgspec.convert(controls, Speculation, from_attributes=True),
-        thinking=_thinking(controls, reasoning),
-        max_tokens=settings.generation.max_tokens or None,
-        top=TOP_DEFAULT if settings.interface.inspect else 0,
-    )
-
-
-def first_speculation(settings: Settings, pair: Pair) -> Speculation:
-    return terms_of(settings, first_controls(settings, pair), pair).speculation
-
-
 def differences(before: Controls, after: Controls) -> dict[str, Any]:
     """The changed values by name: the fields of a `Set` request."""
     names = (control.name for control in CONTROLS)
@@ -183,28 +134,7 @@ def differences(before: Controls, after: Controls) -> dict[str, Any]:
     return {name: value for name, value in new.items() if value != getattr(before, name)}
 
 
-def follow_settings(
-    controls: Controls,
-    before: Settings,
-    after: Settings,
-    recommended: Recommended | None = None,
-) -> Controls:
-    """The controls with those values that changed between these settings."""
-    old, new = (asdict(_of_settings(one, recommended)) for one in (before, after))
-    return replace(controls, **{name: new[name] for name in new if new[name] != old[name]})
-
-
-def _of_settings(settings: Settings, recommended: Recommended | None) -> Controls:
-    generation = settings.generation
-    return Controls(
-        **asdict(settings.speculation),
-        temperature=settings.to_sampling(recommended).temperature,
-        thinking=generation.thinking,
-        effort=generation.effort if generation.effort in EFFORTS else AUTO,
-    )
-
-
-def _thinking(controls: Controls, reasoning: Reasoning) -> Thinking:
+def thinking_of(controls: Controls, reasoning: Reasoning) -> Thinking:
     """What the chat template is asked for: the least effort it knows that is no less than the one
     chosen."""
     enabled = {AUTO: None, "on": True, "off": False}[controls.thinking]

@@ -36,26 +36,9 @@ class CandidateToken:
     fate: Fate
 
 
-@dataclass(frozen=True)
-class Position:
-    """One emitted token of a round, and the candidates for its position."""
-
-    token: Token
-    candidates: tuple[CandidateToken, ...]
-    """The likeliest first, if the engine recorded the target's probabilities."""
-
-    @property
-    def rejected(self) -> CandidateToken | None:
-        return next((one for one in self.candidates if one.fate == "rejected"), None)
-
-
-@dataclass(frozen=True)
-class Inside:
-    """A round, position by position."""
-
-    positions: tuple[Position, ...]
-    untested: tuple[DraftToken, ...]
-    """Drafted tokens behind a rejected one, which were not verified."""
+Position = tuple[Token, list[CandidateToken]]
+"""An emitted token, and the candidates for its position: the likeliest first, if the engine
+recorded the target's probabilities."""
 
 
 def recorded_terms(reply: Recording) -> Terms:
@@ -72,9 +55,10 @@ def recorded_terms(reply: Recording) -> Terms:
     )
 
 
-def look_inside(round_: Round) -> Inside:
-    """Follow the tokens of a round through its draft, from the root of the tree."""
-    positions, tested, at = [], set[int](), LAST_TOKEN
+def look_inside(round_: Round) -> tuple[list[Position], list[DraftToken]]:
+    """Follow the tokens of a round through its draft, from the root of the tree; and the drafted
+    tokens behind a rejected one, which were not verified."""
+    positions, tested, at = list[Position](), set[int](), LAST_TOKEN
     for number, token in enumerate(round_.tokens):
         children = {i: round_.drafted[i] for i in round_.children(at)}
         tested.update(children)
@@ -82,12 +66,11 @@ def look_inside(round_: Round) -> Inside:
         same = (i for i, draft in children.items() if draft.id in (token.id, None))
         taken = next(same, None) if token.origin is Origin.ACCEPTED else None
         likely = round_.likely[number] if number < len(round_.likely) else ()
-        positions.append(Position(token, tuple(_candidates(token, children, taken, likely))))
+        positions.append((token, _candidates(token, children, taken, likely)))
         if taken is None:
             break
         at = taken
-    untested = (one for i, one in enumerate(round_.drafted) if i not in tested)
-    return Inside(tuple(positions), tuple(untested))
+    return positions, [one for i, one in enumerate(round_.drafted) if i not in tested]
 
 
 def _candidates(

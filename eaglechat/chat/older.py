@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -21,12 +21,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from eaglechat.chat.packing import cut
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart, text_alone
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.store import ChatStore, transaction
-from eaglechat.chat.turns import Question, Reply, TurnError
+from eaglechat.chat.turns import Branch, Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import (
     AutoDraft,
@@ -62,16 +61,14 @@ def take_over(
     if not there:
         return 0
     unreadable = []
-    # Two programs that are started at once would take over each chat twice.
-    with store.alone("older"):
-        with store.opened() as db:
-            done = {name for (name,) in db.execute("SELECT file FROM taken_over")}
-        files = [file for file in there if _named(file) not in done]
-        files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-        for number, file in enumerate(files, 1):
-            if problem := _take_over(store, file):
-                unreadable.append(f"{file.name} ({problem})")
-            step(number, len(files))
+    with store.opened() as db:
+        done = {name for (name,) in db.execute("SELECT file FROM taken_over")}
+    files = [file for file in there if _named(file) not in done]
+    files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    for number, file in enumerate(files, 1):
+        if problem := _take_over(store, file):
+            unreadable.append(f"{file.name} ({problem})")
+        step(number, len(files))
     if files:
         count = len(files) - len(unreadable)
         said = f"Took over {count} {'chat' if count == 1 else 'chats'} of an earlier version. "
@@ -93,15 +90,16 @@ def _take_over(store: ChatStore, file: Path) -> str:
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
     with store.opened() as db, transaction(db):
-        if chat is not None:
+        taken = db.execute("INSERT OR IGNORE INTO taken_over VALUES (?)", (_named(file),))
+        # Another program, which was started at the same time, may have taken it over.
+        if chat is not None and taken.rowcount:
             ChatRecorder(store, chat).write(db, owner="")
             deleted = int(in_trash[1]) / 1000 if in_trash else None
             when = "UPDATE chat SET used = ?, deleted = ? WHERE name = ?"
             db.execute(when, (used, deleted, chat.name))
-        db.execute("INSERT INTO taken_over VALUES (?)", (_named(file),))
     if in_trash and chat is not None:
         # What was deleted must not outlive the days for which it can be restored.
-        file.unlink()
+        file.unlink(missing_ok=True)
     return problem
 
 
@@ -153,15 +151,16 @@ def chat_in(name: str, raw: bytes) -> SavedChat:
         raise ValueError(f"its format is version {header.version}")
     chat = SavedChat(name, msgspec.convert(header, ChatHeader, from_attributes=True))
     terms = Terms(pair=header.pair, target=header.target, draft=header.draft)
+    deleted: dict[TurnId, Branch] = {}
     for line in filter(None, map(_decoded, others)):
         # One that does not fit the tree, because others were lost, is left out.
-        with suppress(TurnError):
+        with suppress(TurnError, KeyError):
             if line.type == "terms":
                 terms = line.terms
             elif line.of:
                 _take_of_reply(chat.turns.reply(line.of).recording, line)
             else:
-                _take_of_chat(chat, line, terms)
+                _take_of_chat(chat, line, terms, deleted)
     chat.give_back_unanswered()
     return chat
 
@@ -174,7 +173,9 @@ def _decoded(raw: bytes) -> _Line | None:
         return None
 
 
-def _take_of_chat(chat: SavedChat, line: _Line, terms: Terms) -> None:
+def _take_of_chat(
+    chat: SavedChat, line: _Line, terms: Terms, deleted: dict[TurnId, Branch]
+) -> None:
     turns = chat.turns
     match line.type:
         case "question":
@@ -195,9 +196,10 @@ def _take_of_chat(chat: SavedChat, line: _Line, terms: Terms) -> None:
         case "chosen":
             turns.choose(line.turn)
         case "deleted":
-            turns.delete(line.turn)
+            branch = turns.delete(line.turn)
+            deleted[branch[0].id] = branch
         case "restored":
-            turns.restore(line.turn)
+            turns.restore(deleted.pop(line.turn))
         case "window":
             chat.first_question = line.question
         case "unsent":
@@ -277,9 +279,11 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
         columns.ids, columns.lengths, columns.origins, columns.emitted_by, columns.parts,
         strict=True,
     )  # fmt: skip
-    lengths = [max(length or 0, 0) for length in columns.draft_lengths]
+    lengths = (max(length or 0, 0) for length in columns.draft_lengths)
+    cuts = pairwise(accumulate(lengths, initial=0))
     drafted = zip(
-        columns.draft_ids, columns.draft_lengths, cut(columns.draft_text, lengths),
+        columns.draft_ids, columns.draft_lengths,
+        [columns.draft_text[start:end] for start, end in cuts],
         columns.probabilities, columns.parents, columns.drafted_by,
         strict=True,
     )  # fmt: skip

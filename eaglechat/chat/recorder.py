@@ -13,14 +13,13 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.saved_chat import SavedChat, name_at, title_of
+from eaglechat.chat.saved_chat import SavedChat, name_at
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import QuestionParts
@@ -29,19 +28,15 @@ from eaglechat.wire.records import Part
 if TYPE_CHECKING:
     from filelock import FileLock
 
-NotSaved = Callable[[Path, OSError], None]
-"""Called once when a chat cannot be written."""
-_ROUNDS_OF_A_PIECE = 256
+_ROUNDS_OF_A_PIECE = 128
 """Rounds are packed by so many: while a reply is written, only the last piece is packed again."""
 
 
 class ChatRecorder:
-    def __init__(
-        self, store: ChatStore, chat: SavedChat, not_saved: NotSaved = lambda _file, _why: None
-    ) -> None:
+    def __init__(self, store: ChatStore, chat: SavedChat) -> None:
         """`chat` is what is open; it may change meanwhile. One that was read from the store is
         opened for this program alone; if another program has it open, a copy is."""
-        self._store, self._not_saved, self.chat = store, not_saved, chat
+        self._store, self.chat = store, chat
         self._db: sqlite3.Connection | None = None
         self._inode: int | None = None
         self._owner = uuid.uuid4().hex
@@ -63,23 +58,9 @@ class ChatRecorder:
             with suppress(OSError):
                 self._claim()
 
-    @property
-    def name(self) -> str:
-        """The chat's name in the store, which may not have it yet."""
-        return self.chat.name
-
     def reader(self) -> Callable[[], SavedChat]:
         """A function that reads the chat, in any thread. It raises OSError."""
-        return (lambda: self.chat) if self.is_behind else partial(self._store.read, self.name)
-
-    def rename(self, title: str) -> None:
-        """Give the chat a title; an empty one stands for its first question."""
-        self.chat.title = title_of(title)
-        self.keep()
-
-    def pin(self, pinned: bool) -> None:
-        self.chat.pinned = pinned
-        self.keep()
+        return (lambda: self.chat) if self.is_behind else partial(self._store.read, self.chat.name)
 
     def save(self, unsent: QuestionParts) -> None:
         """`unsent` is in the prompt; to be called about once a second."""
@@ -92,7 +73,7 @@ class ChatRecorder:
             with suppress(OSError), self._store.translated():
                 with transaction(self._db):
                     frees = "UPDATE chat SET owner = '' WHERE name = ? AND owner = ?"
-                    self._db.execute(frees, (self.name, self._owner))
+                    self._db.execute(frees, (self.chat.name, self._owner))
                 self._store.purge(self._db, words=self._has_removed)
         self._close()
         if self._lock is not None:
@@ -113,7 +94,9 @@ class ChatRecorder:
                     whole = self.write(db, self._held())
         except OSError as error:
             if not self.is_behind:
-                self._not_saved(self._store.file, error)
+                why = error.strerror or error
+                said = f"This chat cannot be saved to {self._store.file}: {why}."
+                self._store.say(f"{said} Retrying every second.")
             self.is_behind = True
             # The next call opens the file anew: it may be another one by then.
             self._close()
@@ -146,13 +129,13 @@ class ChatRecorder:
                     self._become_copy()
                     return
                 owns = "UPDATE chat SET owner = ?, revision = revision + 1 WHERE name = ?"
-                db.execute(owns, (self._held(), self.name))
+                db.execute(owns, (self._held(), self.chat.name))
             if row["revision"] == self.chat.revision:
                 self.chat.revision += 1
             else:
                 # Another program has written since the chat was read.
                 opened_at = self.chat.opened_at
-                self.chat = self._store.read(self.name)
+                self.chat = self._store.read(self.chat.name)
                 self.chat.opened_at = opened_at
                 self._was_read()
             if row["owner"]:
@@ -162,8 +145,8 @@ class ChatRecorder:
                 self._store.purge(db, words=True)
 
     def _row(self, db: sqlite3.Connection) -> sqlite3.Row | None:
-        query = "SELECT owner, revision, deleted FROM chat WHERE name = ?"
-        found: sqlite3.Row | None = db.execute(query, (self.name,)).fetchone()
+        query = "SELECT * FROM chat WHERE name = ?"
+        found: sqlite3.Row | None = db.execute(query, (self.chat.name,)).fetchone()
         return found
 
     def _is_free(self, row: sqlite3.Row) -> bool:
@@ -208,13 +191,16 @@ class ChatRecorder:
         if row is None:
             # It is new; or so is the file.
             self.chat.revision, whole = 0, set()
+        else:
+            # The list of chats may have changed them meanwhile.
+            self.chat.title, self.chat.pinned = row["title"], bool(row["pinned"])
         columns = _columns(self.chat, self.running)
         if not _is_listed(columns):
             # No list would show it: a program that is killed now must not leave it behind.
             self._has_removed |= row is not None
-            db.execute("DELETE FROM chat WHERE name = ?", (self.name,))
+            db.execute("DELETE FROM chat WHERE name = ?", (self.chat.name,))
             return set()
-        columns |= {"name": self.name, "used": self._store.clock(), "owner": owner}
+        columns |= {"name": self.chat.name, "used": self._store.clock(), "owner": owner}
         columns["revision"] = self.chat.revision + 1
         names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
         changes = ", ".join(f"{name} = :{name}" for name in columns)
@@ -223,7 +209,7 @@ class ChatRecorder:
             f"ON CONFLICT (name) DO UPDATE SET {changes}",
             columns,
         )
-        (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.name,)).fetchone()
+        (key,) = db.execute("SELECT key FROM chat WHERE name = ?", (self.chat.name,)).fetchone()
         ids = {turn.id for turn in self.chat.turns}
         others = "DELETE FROM turn WHERE chat = ? AND id NOT IN (SELECT value FROM json_each(?))"
         self._has_removed |= db.execute(others, (key, _json([*ids]))).rowcount > 0
@@ -279,7 +265,6 @@ def _is_listed(columns: dict[str, Any]) -> bool:
 def _record(recording: Recording) -> ReplyRecord:
     return ReplyRecord(
         terms=recording.terms,
-        n_past=recording.n_past,
         end=recording.end,
         stats=recording.stats if recording.end else None,
         speculation_stopped=recording.speculation_stopped,
@@ -288,16 +273,12 @@ def _record(recording: Recording) -> ReplyRecord:
 
 def _write_rounds(db: sqlite3.Connection, turn: int, recording: Recording) -> None:
     """Write the rounds of a reply behind those that are kept, and those of the last piece again."""
-    if recording.packed:
-        first, pieces = 0, [*enumerate(recording.packed)]
-    else:
-        last = "SELECT ifnull(max(place), 0) FROM rounds WHERE turn = ?"
-        rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
-        first = 0 if recording.is_settled else db.execute(last, (turn,)).fetchone()[0]
-        starts = range(first * size, len(rounds), size)
-        pieces = [(start // size, pack(rounds[start : start + size])) for start in starts]
+    last = "SELECT ifnull(max(place), 0) FROM rounds WHERE turn = ?"
+    rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
+    first = 0 if recording.is_settled else db.execute(last, (turn,)).fetchone()[0]
+    starts = range(first * size, len(rounds), size)
+    rows = [(turn, start // size, pack(rounds[start : start + size])) for start in starts]
     db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (turn, first))
-    rows = [(turn, place, packed) for place, packed in pieces]
     db.executemany("INSERT INTO rounds VALUES (?, ?, ?)", rows)
 
 

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from eaglechat.chat.measured import Measured, Stretch, by_part, measured
-from eaglechat.chat.packing import unpack
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
 from eaglechat.wire.records import (
     Origin,
@@ -86,34 +85,14 @@ class Recording:
         self._ended: tuple[ReplyEnd | None, SpeculationStats | None] = None, None
         """Its end and the engine's statistics at that time."""
         self._stats: SpeculationStats | None = None
-        self.packed: tuple[bytes, ...] = ()
-        """Its rounds as the store has them, until they are first read: that takes longer than all
-        the rest of reading a chat."""
         self._begin()
 
     def _begin(self) -> None:
-        self._rounds: list[Round] = []
-        self._n_past = 0
+        self.rounds: list[Round] = []
+        """Every round so far."""
         self._texts: dict[Part, list[str]] = {part: [] for part in Part}
         self._counted, self._stretch = SpeculationStats(), Stretch()
-
-    def hold(self, packed: tuple[bytes, ...], answer: str, reasoning: str, n_past: int) -> None:
-        """Take packed rounds that wrote these texts. Without a text they are read at once: of what
-        a killed program was writing, only the rounds are known."""
-        self.packed, self._n_past = packed, n_past
-        self._texts = {Part.ANSWER: [answer], Part.REASONING: [reasoning]}
-        if not (answer or reasoning):
-            self._unpack()
-
-    def _unpack(self) -> None:
-        try:
-            rounds = [round_ for piece in self.packed for round_ in unpack(piece)]
-        except ValueError:
-            rounds = [text_alone(self.written(Part.ANSWER), self.written(Part.REASONING))]
-        self.packed = ()
-        self._begin()
-        for round_ in rounds:
-            self._append(round_)
+        """Of the rounds that were counted so far."""
 
     # While it is written
 
@@ -134,10 +113,7 @@ class Recording:
         self._append(round_)
 
     def _append(self, round_: Round) -> None:
-        self._rounds.append(round_)
-        self._n_past = round_.n_past
-        self._counted = self._counted.plus(round_)
-        self._stretch.add(round_)
+        self.rounds.append(round_)
         for token in round_.tokens:
             if token.part is not None:
                 self._texts[token.part].append(token.text)
@@ -162,13 +138,6 @@ class Recording:
         self.end, self._stats = end, stats
 
     # What was written
-
-    @property
-    def rounds(self) -> Sequence[Round]:
-        """Every round so far. Of damaged ones only the text is known, as one round."""
-        if self.packed:
-            self._unpack()
-        return self._rounds
 
     @property
     def ids(self) -> tuple[int, ...] | None:
@@ -209,15 +178,17 @@ class Recording:
     @property
     def n_past(self) -> int:
         """Tokens in the context after it, 0 if unknown."""
+        n_past = self.rounds[-1].n_past if self.rounds else 0
         # Most servers report the length of the prompt only at the end of the reply.
-        return self._n_past or (self.end.n_past if self.end else 0)
+        return n_past or (self.end.n_past if self.end else 0)
 
     # What follows from it
 
     @property
     def stretch(self) -> Stretch:
         """The rounds since the draft length was last set by hand."""
-        return self._stretch if self.rounds else Stretch()
+        self._count()
+        return self._stretch
 
     @property
     def by_part(self) -> dict[Part, Measured]:
@@ -226,9 +197,17 @@ class Recording:
     @property
     def stats(self) -> SpeculationStats:
         """The engine's at the end; until then, counted from the rounds so far."""
-        if self._stats is not None or not self.rounds:
-            return self._stats or SpeculationStats()
+        if self._stats is not None:
+            return self._stats
+        self._count()
         return self._counted
+
+    def _count(self) -> None:
+        """Count the new rounds. Those of a chat on disk are counted when they come into sight: for
+        all of them, that takes longer than to read the chat."""
+        for round_ in self.rounds[self._counted.rounds :]:
+            self._counted = self._counted.plus(round_)
+            self._stretch.add(round_)
 
     @property
     def measured(self) -> Measured:

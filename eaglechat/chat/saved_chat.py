@@ -71,7 +71,7 @@ class SavedChat:
         for turn in reversed([*turns]):
             if turn.id in turns and not turns.below(turn.id) and _is_unanswered(turn):
                 was_chosen = turns.is_chosen(turn.id)
-                question = turns.delete(turn.id)
+                question = turns.delete(turn.id)[0]
                 if was_chosen and isinstance(question, Question):
                     self.unsent = together(question.parts, self.unsent)
 

@@ -14,15 +14,12 @@ from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Asked, Engine
 from eaglechat.chat.controls import (
     FIRST_BY_HAND,
-    N_DRAFT_MAX,
     STARTED_WITH,
     Controls,
     differences,
     first_controls,
-    follow_settings,
     not_followed,
-    terms_of,
-    turned,
+    thinking_of,
     without,
 )
 from eaglechat.chat.inspecting import recorded_terms
@@ -30,7 +27,7 @@ from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.saved_chat import SavedChat, header_of, new_chat
 from eaglechat.chat.store import ChatStore
-from eaglechat.chat.turns import Question, Reply, TurnId, Turns
+from eaglechat.chat.turns import Branch, Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, together
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
@@ -38,7 +35,14 @@ from eaglechat.hub.local.speeds import Speeds, setup_of
 from eaglechat.links.base import ENGINE_DIED, Lifecycle
 from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol
-from eaglechat.wire.records import FinishReason, Prefill, Round, SpeculationOff, Window
+from eaglechat.wire.records import (
+    N_DRAFT_MAX_LIMIT,
+    FinishReason,
+    Prefill,
+    Round,
+    SpeculationOff,
+    Window,
+)
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 from eaglechat.wire.worker import Died
 
@@ -50,24 +54,15 @@ STAND_IN = "hi"
 Severity = Literal["information", "warning", "error"]
 
 
-@dataclass(frozen=True)
-class Opened:
-    """The chat was opened on this pair, with the draft length in force."""
-
-    pair: Pair
-    info: protocol.PairInfo
-    can: protocol.Capabilities
-
-
-News = str | Opened | Died
-"""A sentence, an engine's own message, or what the timeline puts into words."""
+News = str | protocol.PairInfo | Died
+"""A sentence, an engine's own message, or what the timeline puts into words: the pair that was
+loaded, or the end of the engine."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """News after a turn, shown while the chat is open."""
+    """News after a turn, shown while the chat is open and the turn is on its path."""
 
-    id: int
     after: TurnId | None
     news: News
     kind: Severity
@@ -77,7 +72,10 @@ class View(Protocol):
     """What shows a session."""
 
     def changed(self) -> None:
-        """Something changed. `version` says whether it was more than a round of a reply."""
+        """Something else changed than the rounds of the running reply."""
+
+    def grew(self) -> None:
+        """The running reply has another round."""
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         """An unanswered question was taken out of the chat. If it was another version of a
@@ -123,8 +121,6 @@ class ChatSession:
         self.is_engine_gone, self._is_missed = True, False
         """Whether nothing is loaded, and whether the user was told so."""
         self.controls = first_controls(settings(), pair)
-        self.version = 0
-        """Grows with every change except the rounds of a running reply."""
         self._is_greeted = False
         self._of_draft: DrafterStats | None = DrafterStats()
         """Counts of the draft model since it was loaded; None once the user was warned."""
@@ -135,19 +131,14 @@ class ChatSession:
 
     def open(self, saved: SavedChat | None = None) -> None:
         """Begin a new chat, or resume a saved one. The chat before must have been left."""
-        self.recorder = ChatRecorder(
-            self._store,
-            saved or new_chat(self.pair),
-            lambda file, why: self._view.say(refusals.not_saved(file, why), "error"),
-        )
-        """Writes the chat to disk; renames and pins it."""
+        self.recorder = ChatRecorder(self._store, saved or new_chat(self.pair))
+        """Writes the chat to disk."""
         self.running: Running | None = None
         self.is_stopping = False
-        self._deleted: list[TurnId] = []
-        """Roots of the branches deleted since the chat was opened, oldest first."""
+        self._deleted: list[Branch] = []
+        """What was deleted since the chat was opened, oldest first."""
         self.notices: list[Notice] = []
         """Oldest first. They are not written to disk."""
-        self._count_context()
         name = self.chat.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
@@ -158,16 +149,18 @@ class ChatSession:
         self._at_opening = self.controls
         self._greet()
         if self.recorder.is_copy:
-            self._note(refusals.IS_COPY, "warning")
-        self._touch()
+            self._note(
+                "This chat is open in another eaglechat. What you write here goes into a copy, "
+                "which is listed separately.",
+                "warning",
+            )
 
     def _greet(self) -> None:
         """Say what was loaded, once, in a new chat."""
         if self.info is None or self.turns or self._is_greeted:
             return
         self._is_greeted = True
-        pair = replace(self.pair, n_draft_max=self.controls.n_draft_max)
-        self._note(Opened(pair, self.info, self.can))
+        self._note(self.info)
         if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
             self._note(no_trees)
 
@@ -229,7 +222,7 @@ class ChatSession:
     def continue_reply(self, id: TurnId) -> bool:
         if self._refuses(id):
             return False
-        if self._tells(refusals.cannot_continue(self.turns, id, self.terms, self.hello)):
+        if self._tells(self.cannot_continue(id)):
             return False
         reply = self.turns.reply(id)
         recording, before = reply.recording, reply.recording.terms
@@ -244,6 +237,27 @@ class ChatSession:
         recording.go_on()
         self._send(reply, chat)
         return True
+
+    def cannot_continue(self, id: TurnId) -> str | None:
+        """Why this turn cannot be continued; None if it can."""
+        reply, can = self.turns.find(id), self.can
+        if not isinstance(reply, Reply):
+            return "There is no reply to continue yet."
+        if self.turns.below(id):
+            return "Only the last reply of a chat can be continued."
+        recording = reply.recording
+        if recording.end is not None and recording.end.finish_reason is FinishReason.STOP:
+            return "The reply is complete: there is nothing to continue."
+        if recording.terms.target != self.terms.target:
+            return "Another model wrote the reply: answer the question again instead."
+        if not (can.own or can.goes_on_from_text):
+            return f"{refusals.subject(self.hello)} cannot continue a reply."
+        is_known = can.goes_on_from_text or recording.ids
+        return (
+            None
+            if is_known
+            else "The tokens of the reply are not known, so it cannot be continued."
+        )
 
     def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
         if self._refuses(id):
@@ -267,19 +281,22 @@ class ChatSession:
     def compared(self, said: str) -> None:
         """Say what a comparison found. It is no part of the chat, and not written to disk."""
         self._note(said)
-        self._touch()
 
     def stop(self) -> None:
         """Stop what is being written. What was written stays."""
         if self.running is not None and not self.is_stopping:
             self.is_stopping = True
             self._engine.send(protocol.Cancel(id=self.running.request_id))
-            self._touch()
+            self._view.changed()
 
     def answer_now(self) -> None:
         """End the reasoning of the running reply; the model continues with its answer."""
         recording = self.running.turn.recording if self.running else None
-        if not self._tells(refusals.cannot_answer_now(recording, self.reasoning)):
+        if recording is None or not recording.has_reasoning or recording.is_answering:
+            self._view.say("The model is not thinking now.")
+        elif not self.reasoning.can_end:
+            self._view.say("This model's chat template has no way to end its thinking.")
+        else:
             self._engine.send(protocol.Set(answer_now=True))
 
     def show_prompt(self, typed: str, then: Callable[[protocol.Rendered], None]) -> None:
@@ -331,37 +348,30 @@ class ChatSession:
         if self._refuses(id, without_engine=True):
             return False
         self.turns.choose(id)
-        self._path_changed()
+        self._keep()
         return True
 
     def delete(self, id: TurnId) -> bool:
         if self._refuses(id, without_engine=True):
             return False
-        before = len(self.turns)
-        gone = self.turns.delete(id)
-        self._deleted.append(gone.id)
-        self.notices = [n for n in self.notices if n.after is None or n.after in self.turns]
-        count = before - len(self.turns)
+        self._deleted.append(self.turns.delete(id))
+        count = len(self._deleted[-1])
         what = "1 turn" if count == 1 else f"{count:,} turns"
         self._view.say(f"{what} deleted. {{chat.undo_delete}} restores it.")
-        self._path_changed()
+        self._keep()
         return True
 
     def undo_delete(self) -> TurnId | None:
         """Restore what was deleted last since the chat was opened; return its root, or None."""
         if self._refuses(without_engine=True):
             return None
-        if self._tells(None if self._deleted else refusals.NOTHING_DELETED):
+        if not self._deleted:
+            self._view.say("Nothing has been deleted since this chat was opened.")
             return None
-        id = self._deleted.pop()
-        self.turns.restore(id)
-        self._path_changed()
-        return id
-
-    def _path_changed(self) -> None:
-        self.recorder.keep()
-        self._count_context()
-        self._touch()
+        branch = self._deleted.pop()
+        self.turns.restore(branch)
+        self._keep()
+        return branch[0].id
 
     # Controls
 
@@ -374,14 +384,16 @@ class ChatSession:
                 f"{engine} drafts {'only chains, without n-grams' if can.draft_length else how}."
             )
             controls = without(not_followed(can), self.controls, controls)
-        if self._tells(refusals.no_drafter(self.info, controls)):
+        if self.info and (why := self.info.no_drafter(controls.drafter)):
+            self._view.say(f"The drafter {controls.drafter} cannot draft: {why}.")
             controls = without(["drafter"], self.controls, controls)
         if can.draft_length and not can.own and controls.n_draft_max == protocol.AUTO:
             self._view.say(f"{engine} cannot choose the draft length itself: set one by hand.")
-            controls = turned(controls, N_DRAFT_MAX, self._length_in_force())
+            length = self._length_in_force()
+            controls = msgspec.structs.replace(controls, n_draft_max=length)
             if self.controls.n_draft_max == protocol.AUTO:
                 # With that length it was started.
-                self.controls = turned(self.controls, N_DRAFT_MAX, controls.n_draft_max)
+                self.controls = msgspec.structs.replace(self.controls, n_draft_max=length)
         change = differences(self.controls, controls)
         self.controls = controls
         if can.draft_length and not can.own and STARTED_WITH & change.keys():
@@ -392,17 +404,19 @@ class ChatSession:
             else:
                 self._view.say(f"{engine} applies this from the next reply on.")
             self._engine.send(protocol.Set(**change))
-        self._touch()
+        self._view.changed()
 
     def change_draft_length(self, by: int) -> None:
         """Draft `by` tokens more than in the latest round; fewer if `by` is negative."""
-        self.change_controls(turned(self.controls, N_DRAFT_MAX, self._length_in_force() + by))
+        self._change_length(min(max(self._length_in_force() + by, 0), N_DRAFT_MAX_LIMIT))
 
     def switch_auto(self) -> None:
         """Switch the automatic draft length on; or off, keeping the length it chose last."""
         is_auto = self.controls.n_draft_max == protocol.AUTO
-        length = self._length_in_force() if is_auto else protocol.AUTO
-        self.change_controls(turned(self.controls, N_DRAFT_MAX, length))
+        self._change_length(self._length_in_force() if is_auto else protocol.AUTO)
+
+    def _change_length(self, length: int | protocol.Auto) -> None:
+        self.change_controls(msgspec.structs.replace(self.controls, n_draft_max=length))
 
     # The role
 
@@ -415,15 +429,21 @@ class ChatSession:
     def choose_role(self, role: Role | None) -> None:
         before, self.role = self.settings, role
         self.chat.role = role.name if role else ""
-        self.change_controls(
-            follow_settings(self.controls, before, self.settings, self.recommended)
-        )
+        self._follow(before, self.settings)
 
     def follow_settings(self, before: Settings, after: Settings) -> None:
         """Take over what changed between these settings."""
         if self.role is not None:
             before, after = self.role.applied(before), self.role.applied(after)
-        self.change_controls(follow_settings(self.controls, before, after, self.recommended))
+        self._follow(before, after)
+
+    def _follow(self, before: Settings, after: Settings) -> None:
+        old, new = (
+            msgspec.structs.asdict(first_controls(one, recommended=self.recommended))
+            for one in (before, after)
+        )
+        changed = {name: new[name] for name in new if new[name] != old[name]}
+        self.change_controls(msgspec.structs.replace(self.controls, **changed))
 
     @property
     def recommended(self) -> protocol.Recommended:
@@ -445,9 +465,6 @@ class ChatSession:
         reply = self.running.turn if self.running else self.turns.last_reply
         return reply.recording if reply else None
 
-    def is_writing(self, turn: Reply) -> bool:
-        return self.running is not None and self.running.turn is turn
-
     @property
     def reasoning(self) -> protocol.Reasoning:
         """What the target's chat template supports of reasoning."""
@@ -461,18 +478,20 @@ class ChatSession:
     @property
     def can(self) -> protocol.Capabilities:
         """What the engine can do: all that eaglechat's own can while none is ready."""
-        return refusals.can_of(self.hello)
+        return self.hello.can if self.hello is not None else protocol.OWN_ENGINE
 
     @property
     def n_ctx(self) -> int:
         """Length of the context in tokens; 0 while nothing is loaded."""
         return self.info.n_ctx if self.info else 0
 
-    def _count_context(self) -> None:
-        reply = self.turns.last_reply
-        n_past = reply.recording.n_past if reply else 0
+    @property
+    def n_past(self) -> int:
+        """Tokens in the context, 0 if unknown."""
+        prefill = self.running.prefill if self.running else None
+        n_past = (self.shown.n_past if self.shown else 0) or (prefill.done if prefill else 0)
         # The chat may be from a larger context, of which this one holds the end.
-        self.n_past = min(n_past, self.n_ctx or n_past)
+        return min(n_past, self.n_ctx or n_past)
 
     # The engine
 
@@ -495,24 +514,24 @@ class ChatSession:
                 )
             self.choose_role(role)
             self.change_controls(msgspec.structs.replace(self.controls, **by_hand))
-            self._count_context()
         if is_missed:
-            self._note(refusals.LOADED_AGAIN)
+            self._note("The models are loaded again.")
         self._greet()
-        self._touch()
+        self._view.changed()
 
     def only_read(self) -> None:
         """The models of the chat are gone."""
         self._is_missed = True
-        self._note(refusals.only_read(self.pair.target), "warning")
-        self._touch()
+        self._note(
+            f"{self.pair.target} no longer exists, so this chat is read-only. "
+            "{chat.load_again} loads the models once they are back.",
+            "warning",
+        )
 
     def _engine_changed(self, news: Lifecycle) -> None:
         if isinstance(news, Died) and not self.is_engine_gone:
             self.is_engine_gone = self._is_missed = True
-            self.n_past = 0
             self._note(news, "error")
-            self._touch()
 
     def _judge_draft(self, rounds: Sequence[Round]) -> None:
         """Warn once if hardly any token of the draft model is accepted."""
@@ -532,17 +551,30 @@ class ChatSession:
 
     @property
     def terms(self) -> Terms:
-        terms = terms_of(self.settings, self.controls, self.pair, self.recommended, self.reasoning)
-        name = self.hello.engine if self.hello is not None else ""
-        return msgspec.structs.replace(terms, engine="" if name == "eaglechat" else name)
+        """Of the next reply: the settings, overridden by the controls."""
+        settings, controls = self.settings, self.controls
+        sampling = settings.to_sampling(self.recommended)
+        target, draft = self.pair.to_load
+        engine = self.hello.engine if self.hello is not None else ""
+        return Terms(
+            pair=self.pair.name,
+            target=target,
+            draft=draft,
+            system_prompt=settings.generation.system_prompt,
+            sampling=msgspec.structs.replace(sampling, temperature=controls.temperature),
+            speculation=msgspec.convert(controls, protocol.Speculation, from_attributes=True),
+            thinking=thinking_of(controls, self.reasoning),
+            max_tokens=settings.generation.max_tokens or None,
+            top=protocol.TOP_DEFAULT if settings.interface.inspect else 0,
+            engine="" if engine == "eaglechat" else engine,
+        )
 
     def _send(self, reply: Reply, chat: protocol.Chat) -> None:
         self.is_stopping = False
         running = self.running = Running(reply)
         self.recorder.running = reply
-        self.recorder.keep()
+        self._keep()
         running.request_id = self._engine.request(chat, lambda event: self._heard(running, event))
-        self._touch()
 
     def _heard(self, running: Running, event: protocol.Answer) -> None:
         if running is not self.running:
@@ -553,13 +585,11 @@ class ChatSession:
                 self._see(running, event.step)
             case protocol.Done():
                 turn.recording.finish(event.end, event.stats)
-                self.n_past = self.n_past or turn.recording.n_past
                 self._end()
             case protocol.Error():
                 self._end()
                 if event.code != ENGINE_DIED:
                     self._note(event.message, "error")
-        self._view.changed()
 
     def _see(self, running: Running, step: protocol.Step) -> None:
         recording = running.turn.recording
@@ -567,33 +597,34 @@ class ChatSession:
             case Round():
                 before = recording.has_reasoning, recording.is_answering
                 recording.add(step)
-                if before != (recording.has_reasoning, recording.is_answering):
-                    self.version += 1
-                self.n_past = step.n_past
+                if before == (recording.has_reasoning, recording.is_answering):
+                    self._view.grew()
+                else:
+                    self._view.changed()
             case protocol.Settled():
                 recording.settle(step.rounds)
-                self._count_context()
-                self._touch()
+                self._view.changed()
             case Window():
                 running.window = step
                 self._move_window(running, step.first_turn)
             case protocol.Loading():
                 running.loading = step
+                self._view.changed()
             case Prefill():
                 if running.prefill is None and running.window is None:
                     # The engine reports only a window that moved.
                     self._move_window(running, 0)
-                running.prefill, self.n_past = step, step.done
+                running.prefill = step
+                self._view.changed()
             case SpeculationOff():
                 recording.speculation_stopped = step.reason
-                self._touch()
+                self._view.changed()
 
     def _move_window(self, running: Running, first_turn: int) -> None:
         path = self.turns.path_to(running.turn.parent)
         questions = [turn.id for turn in path if isinstance(turn, Question)]
         self.chat.first_question = questions[first_turn] if first_turn else None
-        self.recorder.keep()
-        self.version += 1
+        self._keep()
 
     # The end of a reply
 
@@ -604,7 +635,7 @@ class ChatSession:
         running, turn = self.running, self.running.turn
         self.running, self.recorder.running, self.is_stopping = None, None, False
         turn.recording.stand_still()
-        self.version += 1
+        self._view.changed()
         end = turn.recording.end
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
@@ -627,7 +658,7 @@ class ChatSession:
 
     def _take_back(self, turn: Reply) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""
-        gone = self.turns.delete(turn.id)
+        gone = self.turns.delete(turn.id)[0]
         given_back = gone.parts if isinstance(gone, Question) else ()
         # One who is killed now has it too.
         self.chat.unsent = together(given_back, self.chat.unsent)
@@ -637,7 +668,7 @@ class ChatSession:
             for one in self.notices
         ]
         if turn.recording.end is not None:
-            self._note(refusals.STOPPED_EMPTY)
+            self._note("Stopped before the first token.")
         if given_back:
             others = self.turns.below(gone.parent)
             self._view.give_back(given_back, others[-1] if others else None)
@@ -647,12 +678,12 @@ class ChatSession:
         """Whether nothing can be done now, or not with this turn; tells the view why."""
         reason = None
         if self.is_engine_gone and not without_engine:
-            reason = refusals.NOT_LOADED
+            reason = "The models are not loaded: {chat.load_again} loads them."
         elif self.running is not None:
-            reason = refusals.BUSY
+            reason = "A reply is being written: {chat.stop} stops it."
         elif id is not None and id not in self.turns:
-            # It was deleted meanwhile.
-            reason = refusals.TURN_GONE
+            # Meanwhile.
+            reason = "This turn was deleted."
         return self._tells(reason)
 
     def _tells(self, reason: str | None) -> bool:
@@ -661,16 +692,16 @@ class ChatSession:
             self._view.say(reason)
         return bool(reason)
 
-    # Telling the view
+    # Telling the view, and the disk
+
+    def _keep(self) -> None:
+        self.recorder.keep()
+        self._view.changed()
 
     def _note(self, news: News, kind: Severity = "information") -> None:
-        self.version += 1
-        self.notices.append(Notice(self.version, self._last_id, news, kind))
+        self.notices.append(Notice(self._last_id, news, kind))
+        self._view.changed()
 
     @property
     def _last_id(self) -> TurnId | None:
         return self.turns.last.id if self.turns.last else None
-
-    def _touch(self) -> None:
-        self.version += 1
-        self._view.changed()

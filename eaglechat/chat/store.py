@@ -11,15 +11,15 @@ import datetime
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eaglechat.chat.packing import encodable
-from eaglechat.chat.recording import Recording, Terms, TurnPart
+from eaglechat.chat.packing import encodable, unpack
+from eaglechat.chat.recording import Recording, Terms, TurnPart, text_alone
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.search import excerpt, parse, plain_words
 from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
@@ -113,7 +113,6 @@ class ReplyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What is kept of a reply beside its text and its rounds."""
 
     terms: Terms
-    n_past: int = 0
     end: ReplyEnd | None = None
     """None if it was cut off."""
     stats: SpeculationStats | None = None
@@ -161,7 +160,8 @@ class ChatStore:
         say: Callable[[str], None] = lambda _sentence: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`say` hears, in any thread, that a file was moved aside, or why no chats are listed."""
+        """`say` hears, in any thread, that a file was moved aside, why no chats are listed, or why
+        the open one is not saved."""
         self.file, self.say, self.clock = file, say, clock
 
     # The list, and what is found. They say why there is none.
@@ -225,26 +225,24 @@ class ChatStore:
 
     def rename(self, name: str, title: str) -> None:
         """Give a chat a title; an empty one stands for its first question. The time at which it
-        was used last stays. This and the next two raise ChatInUseError if another program has the
-        chat open."""
-        self._change(name, "title = ?", encodable(title_of(title)))
+        was used last stays."""
+        self._change(name, "title", encodable(title_of(title)))
 
     def pin(self, name: str, pinned: bool) -> None:
-        self._change(name, "pinned = ?", pinned)
+        self._change(name, "pinned", pinned)
 
     def delete(self, name: str) -> None:
-        """Delete a chat. For `KEPT_DAYS` it can be restored."""
-        self._change(name, "deleted = ?", self.clock())
+        """Delete a chat. For `KEPT_DAYS` it can be restored. Raises ChatInUseError if a program has
+        it open."""
+        self._change(name, "deleted", self.clock())
 
-    def _change(self, name: str, what: str, value: object) -> None:
+    def _change(self, name: str, column: str, value: object) -> None:
         with self.opened() as db:
             with transaction(db):
                 owner = _row(db, name)["owner"]
-                if self.is_held(owner):
+                if column == "deleted" and self.is_held(owner):
                     raise ChatInUseError("it is open in another eaglechat")
-                db.execute(
-                    f"UPDATE chat SET {what}, revision = revision + 1 WHERE name = ?", (value, name)
-                )
+                db.execute(f"UPDATE chat SET {column} = ? WHERE name = ?", (value, name))
                 # No list would show it.
                 nothing = "title = '' AND begins = '' AND messages = 0"
                 db.execute(f"DELETE FROM chat WHERE name = ? AND {nothing}", (name,))
@@ -298,17 +296,6 @@ class ChatStore:
             return False
         release(lock)
         return False
-
-    @contextmanager
-    def alone(self, doing: str) -> Iterator[None]:
-        """Wait until no other thread or program does this."""
-        lock = self._lock(doing)
-        with suppress(NotImplementedError):  # a file system without locks
-            lock.acquire()
-        try:
-            yield
-        finally:
-            release(lock)
 
     def _lock(self, name: str) -> FileLock:
         # The menu is shown before this is read.
@@ -386,7 +373,11 @@ class ChatStore:
     def _mend(self, why: Exception) -> None:
         """Move the file aside, unless only its index of words is damaged, or another program has
         moved it meanwhile: then make the index anew."""
-        with self.alone("moving"):
+        lock = self._lock("moving")
+        with ExitStack() as stack:
+            stack.callback(release, lock)
+            with suppress(NotImplementedError):  # a file system without locks
+                lock.acquire()
             try:
                 with closing(self._connected()) as db:
                     if db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
@@ -499,9 +490,14 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
 def _recording(db: sqlite3.Connection, turn: sqlite3.Row) -> Recording:
     record = msgspec.json.decode(turn["reply"], type=ReplyRecord)
     query = "SELECT packed FROM rounds WHERE turn = ? ORDER BY place"
-    pieces = tuple(packed for (packed,) in db.execute(query, (turn["key"],)))
+    pieces = db.execute(query, (turn["key"],)).fetchall()
+    try:
+        rounds = [round_ for (packed,) in pieces for round_ in unpack(packed)]
+    except ValueError:
+        rounds = [text_alone(turn["said"], turn["thought"])]
     recording = Recording(record.terms)
-    recording.hold(pieces, turn["said"], turn["thought"], record.n_past)
+    for round_ in rounds:
+        recording.add(round_)
     recording.speculation_stopped = record.speculation_stopped
     if record.end is not None:
         recording.finish(record.end, record.stats)

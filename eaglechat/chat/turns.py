@@ -53,6 +53,8 @@ class Reply:
 
 
 Turn = Question | Reply
+Branch = tuple[Turn, ...]
+"""A turn and all that follow it, parents before their children."""
 SomeTurn = TypeVar("SomeTurn", Question, Reply)
 
 
@@ -70,8 +72,6 @@ class Turns:
         # only the choice of the root's parent.
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
-        self._deleted: dict[TurnId, dict[TurnId, Turn]] = {}
-        """Of each deleted branch, by its root: its turns, parents before their children."""
         self._used: set[TurnId] = set()
         self._path: tuple[Turn, ...] | None = None
         """The path, once it was asked for since the last change."""
@@ -203,8 +203,8 @@ class Turns:
             self._chosen[turn.parent] = turn.id
         self._path = None
 
-    def delete(self, id: TurnId) -> Turn:
-        """Delete a turn with all that follows it; return the root of what was deleted.
+    def delete(self, id: TurnId) -> Branch:
+        """Delete a turn with all that follows it; return what was deleted.
 
         The only reply to a question takes the question with it: two questions in a row break most
         chat templates.
@@ -213,33 +213,27 @@ class Turns:
         if isinstance(turn, Reply) and len(self.siblings(id)) == 1:
             turn = self._turns[turn.parent]
         place = self.siblings(turn.id).index(turn.id)
-        branch, waiting = dict[TurnId, Turn](), [turn.id]
+        branch, waiting = list[Turn](), [turn.id]
         while waiting:
             id = waiting.pop()
             waiting += self.below(id)
-            branch[id] = self._turns.pop(id)
-        self._deleted[turn.id] = branch
+            branch.append(self._turns.pop(id))
         if self._chosen.get(turn.parent) == turn.id:
             del self._chosen[turn.parent]
             if left := self.below(turn.parent):
                 self._chosen[turn.parent] = left[max(place - 1, 0)]
         self._path = None
-        return turn
+        return tuple(branch)
 
-    def restore(self, id: TurnId) -> Turn:
-        """Restore the branch whose root is this turn, and choose the root among its siblings.
-
-        Raises TurnError if there is none, or if its parent is deleted too.
-        """
-        if id not in self._deleted:
-            raise TurnError(id)
-        root = self._deleted[id][id]
+    def restore(self, branch: Branch) -> None:
+        """Restore what was deleted, and choose its root among its siblings. Raises TurnError if the
+        root's parent is deleted too."""
+        root = branch[0]
         if root.parent is not None:
             self._turn(root.parent)
-        self._turns |= self._deleted.pop(id)
-        self._chosen[root.parent] = id
+        self._turns |= {turn.id: turn for turn in branch}
+        self._chosen[root.parent] = root.id
         self._path = None
-        return root
 
     def _turn(self, id: TurnId) -> Turn:
         if id not in self._turns:

@@ -58,13 +58,8 @@ _WRAPPER = textwrap.TextWrapper(
 _MOST_PAIRS = 5
 _WITHOUT_GPU = {"CPU", "BLAS", "RPC"}
 """Backends of llama.cpp that do not compute on a GPU of this machine."""
-_BUILD = {
-    "CUDA": ("CUDA", "the CUDA toolkit", "-DGGML_CUDA=on"),
-    "ROCm": ("ROCm", "ROCm's SDK", "-DGGML_HIP=on"),
-    "MTL": ("Metal", "Xcode's command line tools", "-DGGML_METAL=on"),
-}
-"""By the name of a backend in llama.cpp: its usual name, what building it takes, and the arguments
-of CMake."""
+_BUILD = {"CUDA": "-DGGML_CUDA=on", "ROCm": "-DGGML_HIP=on", "MTL": "-DGGML_METAL=on"}
+"""What CMake needs to build a backend."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -390,11 +385,10 @@ class Doctor:
             )
         name, wanted = gpu_of_machine() or ("", None)
         if wanted and wanted not in backend.backends() and not any(d.is_gpu for d in self._devices):
-            usual, needed, arguments = _BUILD[wanted]
             yield (
-                f"there is {name}, and this llama-cpp-python was not built for {usual}. This "
-                f"builds it again, in one line, and needs {needed}:\n"
-                f"    {backend.built_with(arguments)}"
+                f"there is {name}, and this llama-cpp-python was not built for "
+                f"{'Metal' if wanted == 'MTL' else wanted}. This builds it so, in one line, with "
+                f"the tools of that name:\n    {backend.built_with(_BUILD[wanted])}"
             )
         yield from self._quantisations
 

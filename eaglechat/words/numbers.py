@@ -13,7 +13,6 @@ from eaglechat.chat.controls import (
     Controls,
     not_followed,
 )
-from eaglechat.chat.refusals import speculation_off
 from eaglechat.chat.session import ChatSession
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
@@ -22,6 +21,8 @@ from eaglechat.words.headline import Headline, headline_of
 
 _OF_A_DRAFTER = (SHAPE.name, P_MIN.name)
 """The controls that n-grams do not follow."""
+SWITCHED_OFF = "you switched it off"
+"""Why nothing is drafted, as it stands behind a colon."""
 _LABELS = {
     "n_draft_max": "length",
     "enabled": "speculation",
@@ -51,8 +52,16 @@ def room(session: ChatSession) -> str:
 
 def off(session: ChatSession) -> str | None:
     """Why nothing is drafted, as it stands behind a colon; None if something is."""
-    stopped = session.shown.speculation_stopped if session.shown else None
-    return speculation_off(session.info, session.controls, stopped)
+    pair, controls = session.info, session.controls
+    if pair is not None and pair.speculation_off is not None:
+        return pair.speculation_off
+    if not controls.enabled:
+        return SWITCHED_OFF
+    if controls.n_draft_max == 0:
+        return "n_draft_max is 0"
+    if pair is not None and not pair.drafters and not controls.ngram:
+        return "no draft is loaded, and n-grams are off"
+    return session.shown.speculation_stopped if session.shown else None
 
 
 def unreported(session: ChatSession) -> str | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from eaglechat.chat import refusals
 from eaglechat.chat.measured import Measured
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.session import ChatSession, Opened, Running, Severity
+from eaglechat.chat.session import ChatSession, Running, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import shown
 from eaglechat.hub.local.pair import Pair
@@ -72,7 +72,8 @@ def entries(session: ChatSession) -> Iterator[Entry]:
 
 def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
     """The entries of a reply: its reasoning, and its answer once that has begun."""
-    recording, is_over = turn.recording, not session.is_writing(turn)
+    recording = turn.recording
+    is_over = session.running is None or session.running.turn is not turn
     id, place = turn.id, session.turns.place(turn.id)
     if recording.has_reasoning:
         is_thought = is_over or recording.is_answering
@@ -87,16 +88,18 @@ def entries_of(session: ChatSession, turn: Reply) -> Iterator[Entry]:
 
 
 def _notices(session: ChatSession, after: int | None) -> Iterator[Entry]:
-    for notice in (one for one in session.notices if one.after == after):
+    for number, notice in enumerate(session.notices):
+        if notice.after != after:
+            continue
         match notice.news:
-            case Opened(pair, info, can):
-                text = _greeting(info, pair, can)
+            case PairInfo() as info:
+                text = _greeting(info, session.pair, session.can)
             case Died():
                 stopped = wording.engine_stopped(notice.news)
                 text = f"{stopped} Your chat is saved. {{chat.load_again}} loads the models again."
             case said:
                 text = wording.sentence(said) if notice.kind == "error" else said
-        yield Entry(f"notice {notice.id}", notice.kind, text)
+        yield Entry(f"notice {number}", notice.kind, text)
 
 
 def _greeting(info: PairInfo, pair: Pair, can: Capabilities) -> str:

@@ -37,6 +37,7 @@ class Headless:
     ) -> None:
         self.said: list[str] = []
         self.given_back: list[str] = []
+        self.changes = 0
         self.beside: list[TurnId | None] = []
         self.folder = folder
         self.settings = settings or Settings()
@@ -51,7 +52,7 @@ class Headless:
             self,
             pair=self.pair,
             settings=lambda: self.settings,
-            store=store_in(folder),
+            store=ChatStore(folder / "chats.sqlite3", self.said.append),
             roles_dir=roles or folder / "roles",
             speeds=self.speeds,
             saved=saved,
@@ -70,6 +71,9 @@ class Headless:
     # What the session says
 
     def changed(self) -> None:
+        self.changes += 1
+
+    def grew(self) -> None:
         """It is looked at when something is expected."""
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
@@ -138,7 +142,7 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str
     for question in questions:
         chat.ask(question)
     chat.session.leave(typed)
-    return chat.session.recorder.name
+    return chat.session.chat.name
 
 
 def reopened(chat: Headless, typed: str = "", *, is_loaded: bool = True) -> Headless:

@@ -69,4 +69,4 @@ def write_chat(store: ChatStore, *said: str) -> str:
             turns.answer(last.id, answering(text))
     recorder.keep()
     recorder.left(())
-    return recorder.name
+    return recorder.chat.name

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from eaglechat.chat.controls import N_DRAFT_MAX, turned
 from eaglechat.chat.recording import Recording
 from eaglechat.engine.templates.dialect import tagged
 from eaglechat.wire import protocol
@@ -97,7 +96,7 @@ def test_stopping_before_anything_new_leaves_it_as_it_was(chat: Headless) -> Non
 
 def test_turned_controls_hold_for_what_follows(chat: Headless) -> None:
     stopped(chat)
-    chat.session.change_controls(turned(chat.session.controls, N_DRAFT_MAX, 1))
+    chat.session.change_controls(replace(chat.session.controls, n_draft_max=1))
     assert goes_on(chat)
     chat.finish()
     assert chat.last_request.speculation.n_draft_max == 1

@@ -22,7 +22,7 @@ def round_with(
     )  # fmt: skip
 
 
-def fates(candidates: tuple[CandidateToken, ...]) -> list[tuple[str | None, str]]:
+def fates(candidates: list[CandidateToken]) -> list[tuple[str | None, str]]:
     return [(one.text, one.fate) for one in candidates]
 
 
@@ -34,28 +34,26 @@ CHAIN = [
 
 
 def test_a_chain_is_accepted_up_to_the_first_that_is_rejected() -> None:
-    inside = look_inside(
+    positions, untested = look_inside(
         round_with([Token(1, "a", Origin.ACCEPTED), Token(9, "x", Origin.CORRECTION)], CHAIN)
     )
 
-    first, second = inside.positions
-    assert fates(first.candidates) == [("a", "accepted")]
-    assert fates(second.candidates) == [("x", "sampled"), ("b", "rejected")]
-    assert second.rejected is not None
-    assert second.rejected.draft == 0.5
-    assert second.rejected.chance is None
-    assert inside.untested == (CHAIN[2],)
+    (_, first), (_, second) = positions
+    assert fates(first) == [("a", "accepted")]
+    assert fates(second) == [("x", "sampled"), ("b", "rejected")]
+    assert (second[1].draft, second[1].chance) == (0.5, None)
+    assert untested == [CHAIN[2]]
 
 
 def test_what_was_likely_comes_in_its_order_with_what_was_drafted_in_it() -> None:
     likely = ((Likely(9, "x", 0.6, 1.0), Likely(1, "a", 0.3, 0.0), Likely(8, "y", 0.1, 0.0)),)
-    inside = look_inside(round_with([Token(9, "x", Origin.CORRECTION)], CHAIN, likely))
+    positions, untested = look_inside(round_with([Token(9, "x", Origin.CORRECTION)], CHAIN, likely))
 
-    (place,) = inside.positions
-    assert fates(place.candidates) == [("x", "sampled"), ("a", "rejected"), ("y", "")]
-    assert [one.target for one in place.candidates] == [0.6, 0.3, 0.1]
-    assert [one.draft for one in place.candidates] == [None, 0.9, None]
-    assert inside.untested == (CHAIN[1], CHAIN[2])
+    ((_, candidates),) = positions
+    assert fates(candidates) == [("x", "sampled"), ("a", "rejected"), ("y", "")]
+    assert [one.target for one in candidates] == [0.6, 0.3, 0.1]
+    assert [one.draft for one in candidates] == [None, 0.9, None]
+    assert untested == CHAIN[1:]
 
 
 def test_a_tree_is_followed_along_the_accepted_branch() -> None:
@@ -65,34 +63,36 @@ def test_a_tree_is_followed_along_the_accepted_branch() -> None:
         DraftToken(3, "c", 0.5, 0),
         DraftToken(4, "d", 0.5, 1),
     ]
-    inside = look_inside(
+    positions, untested = look_inside(
         round_with([Token(2, "b", Origin.ACCEPTED), Token(4, "d", Origin.ACCEPTED),
                   Token(5, "e", Origin.BONUS)], tree)
     )  # fmt: skip
 
-    assert [fates(place.candidates) for place in inside.positions] == [
+    assert [fates(candidates) for _, candidates in positions] == [
         [("a", "rejected"), ("b", "accepted")],
         [("d", "accepted")],
         [("e", "sampled")],
     ]
-    assert [one.text for one in inside.untested] == ["c"]
+    assert [one.text for one in untested] == ["c"]
 
 
 def test_what_an_engine_does_not_report_stays_unknown() -> None:
     silent = [DraftToken(None, None, None, i - 1) for i in range(2)]
-    inside = look_inside(
+    positions, _ = look_inside(
         round_with([Token(1, "a", Origin.ACCEPTED), Token(2, "b", Origin.CORRECTION)], silent)
     )
 
-    assert fates(inside.positions[0].candidates) == [(None, "accepted")]
-    assert fates(inside.positions[1].candidates) == [("b", "sampled"), (None, "rejected")]
+    (_, first), (_, second) = positions
+    assert fates(first) == [(None, "accepted")]
+    assert fates(second) == [("b", "sampled"), (None, "rejected")]
 
 
 def test_a_plain_round_has_one_place() -> None:
-    inside = look_inside(round_with([Token(1, "a", Origin.PLAIN)], []))
+    positions, untested = look_inside(round_with([Token(1, "a", Origin.PLAIN)], []))
 
-    assert fates(inside.positions[0].candidates) == [("a", "sampled")]
-    assert not inside.untested
+    ((_, candidates),) = positions
+    assert fates(candidates) == [("a", "sampled")]
+    assert not untested
 
 
 @given(
@@ -107,11 +107,9 @@ def test_any_record_can_be_looked_into(
         [Token(id, str(id), origin) for id, origin in tokens],
         [DraftToken(id, str(id), 0.5, parent) for id, parent in drafted],
     )
-    inside = look_inside(round_)
+    positions, untested = look_inside(round_)
 
-    assert [place.token for place in inside.positions] == list(
-        round_.tokens[: len(inside.positions)]
-    )
-    for place in inside.positions:
-        assert sum(one.fate in ("accepted", "sampled") for one in place.candidates) == 1
-    assert len(inside.untested) <= len(drafted)
+    assert [token for token, _ in positions] == list(round_.tokens[: len(positions)])
+    for _, candidates in positions:
+        assert sum(one.fate in ("accepted", "sampled") for one in candidates) == 1
+    assert len(untested) <= len(drafted)

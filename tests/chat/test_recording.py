@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from eaglechat.chat.measured import by_part, measured
-from eaglechat.chat.packing import pack, unpack
 from eaglechat.chat.recording import Recording, TurnPart
 from eaglechat.chat.turns import Turns
 from eaglechat.wire.protocol import Message
@@ -14,26 +13,6 @@ from eaglechat.wire.records import Origin, Part, Round, Token
 from eaglechat.wire.stats import stats_of
 from tests.chat.records import TERMS, end_of, plainly, recorded, round_of, thinking
 from tests.wire.test_stats import a_round
-
-
-def test_rounds_on_disk_are_read_when_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[bytes] = []
-
-    def reads(packed: bytes) -> list[Round]:
-        read.append(packed)
-        return unpack(packed)
-
-    monkeypatch.setattr("eaglechat.chat.recording.unpack", reads)
-    recording = Recording(TERMS)
-    recording.hold((pack([round_of(1, 2)]),), "from disk", "", 7)
-    recording.finish(end_of(2, 10.0), stats_of([round_of(1, 2)]))
-    assert (recording.text, recording.n_past) == ("from disk", 7)
-    assert recording.is_answering
-    assert recording.stats.tokens == 2
-    assert recording.measured.tokens_per_second == 200.0
-    assert not read
-    assert len(recording.rounds) == 1
-    assert recording.text == " t1 t2"
 
 
 def test_the_statistics_are_the_engines_own_once_it_has_said_them() -> None:
@@ -46,7 +25,8 @@ def test_the_statistics_are_the_engines_own_once_it_has_said_them() -> None:
 
 def test_a_recording_that_was_cut_off_still_has_numbers() -> None:
     recording = Recording(TERMS)
-    recording.hold((pack([round_of(1, 2), round_of(3)]),), "", "", 0)
+    recording.add(round_of(1, 2))
+    recording.add(round_of(3))
     assert recording.text == " t1 t2 t3"
     assert recording.stats.rounds == 2
     assert recording.measured.tokens_per_second == 150.0

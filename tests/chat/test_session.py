@@ -33,14 +33,14 @@ def test_a_question_and_its_reply(chat: Headless) -> None:
     assert [m.content for m in chat.last_request.messages] == ["why?", REPLY, "and then?"]
 
 
-def test_the_structure_has_a_version_that_rounds_do_not_change(chat: Headless) -> None:
+def test_rounds_change_only_the_reply_that_goes_on(chat: Headless) -> None:
     chat.session.ask("why?")
     chat.rounds(1)
-    version = chat.session.version
+    changes = chat.changes
     chat.rounds(3)
-    assert chat.session.version == version
+    assert chat.changes == changes
     chat.finish()
-    assert chat.session.version > version
+    assert chat.changes > changes
 
 
 def test_the_system_prompt_is_sent_but_is_no_turn(tmp_path: Path) -> None:
@@ -119,10 +119,10 @@ def test_what_is_typed_below_an_unanswered_question_costs_neither(
         home.kill(chat)
     else:
         chat.session.leave("and three")
-    again = home.open(chat.session.recorder.name)
+    again = home.open(chat.session.chat.name)
     assert text_of(again.session.chat.unsent) == "two\n\nand three"
     again.session.leave(again.session.chat.unsent)
-    assert text_of(home.store.read(again.session.recorder.name).unsent) == "two\n\nand three"
+    assert text_of(home.store.read(again.session.chat.name).unsent) == "two\n\nand three"
 
 
 def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:

@@ -21,7 +21,7 @@ from eaglechat.chat.store import KEPT_DAYS, MOST_FOUND, ChatInUseError, ChatStor
 from eaglechat.chat.turns import Reply, Turns
 from eaglechat.chat.writing.question import text_of
 from eaglechat.engine.templates.dialect import tagged
-from tests.chat.headless import Headless, left_chat, reopened, saved_chats
+from tests.chat.headless import Headless, left_chat, reopened
 from tests.chat.home import Home, fresh, killed, write_chat
 from tests.chat.records import end_of
 from tests.chat.test_search import FOUND, NOT_FOUND
@@ -72,7 +72,6 @@ def test_a_chat_that_no_list_would_show_is_not_in_the_file(
     chat.session.delete(1)
     for typed in ("a secret", " \n"):
         chat.session.save(typed)
-    chat.session.recorder.pin(True)
     Home(tmp_path).kill(chat)
     with store.opened() as db:
         assert not db.execute("SELECT name FROM chat").fetchall()
@@ -81,7 +80,7 @@ def test_a_chat_that_no_list_would_show_is_not_in_the_file(
 def test_half_characters_are_kept_as_question_marks(store: ChatStore, tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.ask("\ud800 first")
-    chat.session.recorder.rename("\ud800 named")
+    store.rename(chat.session.chat.name, "\ud800 named")
     chat.session.leave("\ud800 typed")
     (saved,) = store.saved()
     assert (saved.title, text_of(saved.unsent)) == ("? named", "? typed")
@@ -178,23 +177,6 @@ def test_no_chat_fills_the_list_and_the_latest_come_first(store: ChatStore) -> N
 # One program after another
 
 
-def test_the_context_of_a_long_chat_is_known_without_its_rounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first Enter asks every reply how long its context was."""
-    chat = Headless(tmp_path)
-    for question in ("why?", "and then?"):
-        chat.ask(question)
-    wanted = [turn.recording.n_past for turn in chat.session.turns.path if isinstance(turn, Reply)]
-    chat.session.leave("")
-    monkeypatch.delattr("eaglechat.chat.recording.unpack")
-    (saved,) = saved_chats(tmp_path)
-    got = [turn.recording.n_past for turn in saved.turns.path if isinstance(turn, Reply)]
-    assert got == wanted
-    assert all(got)
-    assert [turn.text for turn in saved.turns.path] == chat.texts
-
-
 def test_rounds_that_are_damaged_are_text(store: ChatStore, tmp_path: Path) -> None:
     left_chat(tmp_path, "why?", reply="so it is")
     with store.opened() as db:
@@ -283,30 +265,30 @@ def test_a_second_program_that_only_looks_leaves_no_copy(store: ChatStore, tmp_p
     assert len(store.listed()) == 1
 
 
-def test_a_chat_that_is_open_elsewhere_is_not_changed_here(store: ChatStore) -> None:
-    recorder = ChatRecorder(store, store.read(write_chat(store, "why?", "so")))
-    for change in (
-        lambda: store.rename(recorder.name, "elsewhere"),
-        lambda: store.pin(recorder.name, True),
-        lambda: store.delete(recorder.name),
-    ):
-        with pytest.raises(ChatInUseError, match="another eaglechat"):
-            change()
+def test_a_chat_that_is_open_is_renamed_and_pinned_but_not_deleted(store: ChatStore) -> None:
+    name = write_chat(store, "why?", "so")
+    recorder = ChatRecorder(store, store.read(name))
+    store.rename(name, "named")
+    store.pin(name, True)
+    with pytest.raises(ChatInUseError, match="another eaglechat"):
+        store.delete(name)
+    recorder.save((TurnPart("more"),))
+    assert [(row.name, row.title, row.pinned) for row in store.listed()] == [(name, "named", True)]
     recorder.left(())
-    store.rename(recorder.name, "free")
-    assert titles(store) == ["free"]
+    store.delete(name)
+    assert not store.listed()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_chat_that_was_left_is_free_again(store: ChatStore, is_killed: bool) -> None:
     recorder = ChatRecorder(store, store.read(write_chat(store, "why?", "so")))
-    chat = store.read(recorder.name)
+    chat = store.read(recorder.chat.name)
     assert ChatRecorder(store, chat).is_copy
     if is_killed:
         killed(recorder)
     else:
         recorder.left(())
-    assert not ChatRecorder(store, store.read(recorder.name)).is_copy
+    assert not ChatRecorder(store, store.read(recorder.chat.name)).is_copy
 
 
 def test_what_another_program_wrote_since_the_chat_was_read_is_there(

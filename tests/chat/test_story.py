@@ -137,7 +137,7 @@ class Story:
 
     @property
     def name(self) -> str:
-        return self.chat.session.recorder.name
+        return self.chat.session.chat.name
 
     def words(self, what: str) -> str:
         # The words of an index share their beginnings with their neighbours.
@@ -233,11 +233,11 @@ class Story:
 
     def rename(self) -> None:
         self.model.title = self.perhaps("title")
-        self.chat.session.recorder.rename(self.model.title)
+        self.home.store.rename(self.name, self.model.title)
 
     def pin(self) -> None:
         self.model.pinned = not self.model.pinned
-        self.chat.session.recorder.pin(self.model.pinned)
+        self.home.store.pin(self.name, self.model.pinned)
 
     # From one chat to another
 

@@ -184,7 +184,7 @@ async def test_hostile_text_is_drawn_everywhere_and_reaches_the_terminal_nowhere
                 await user.press("escape")
                 await user.sees("Enter keeps")
             await user.press("escape", to=ChatScreen)
-        user.chat.session.recorder.rename(HOSTILE)
+        user.app.services.chats.rename(user.chat.session.chat.name, HOSTILE)
         user.engine.chat_error = ("x", HOSTILE)
         user.prompt.load_text(HOSTILE)
         await user.press("enter")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from rich.cells import set_cell_size
 from textual.content import Content
 
-from eaglechat.chat.inspecting import CandidateToken, Inside, Position, look_inside
+from eaglechat.chat.inspecting import CandidateToken, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import bindings_of, moves, with_keys
@@ -100,12 +100,12 @@ class InsideScreen(TextDialog[None]):
                 self.refresh_bindings()
 
     def _drawn_round(self, round_: Round) -> Content:
-        inside = look_inside(round_)
+        positions, untested = look_inside(round_)
         lines = [self._in_context(), Content(_summary(round_)), Content("")]
-        lines += _table(inside, self._end_of_reply)
-        if inside.untested:
+        lines += _table(positions, self._end_of_reply)
+        if untested:
             texts = ", ".join(
-                f"{_quoted(one.text)}{_percent(one.probability, ' ')}" for one in inside.untested
+                f"{_quoted(one.text)}{_percent(one.probability, ' ')}" for one in untested
             )
             lines.append(Content.assemble(("Drafted, not tested: " + texts, MUTED)))
         if not round_.likely:
@@ -166,23 +166,23 @@ def _summary(round_: Round) -> str:
     )
 
 
-def _table(inside: Inside, end: Token | None) -> Iterator[Content]:
+def _table(positions: list[Position], end: Token | None) -> Iterator[Content]:
     head = f"{'':6}{'':{TOKEN_CELLS}} {'draft':>6} {'target':>7} {'chance':>7}"
     yield Content.assemble((head, MUTED))
-    for number, place in enumerate(inside.positions, 1):
-        for row, one in enumerate(place.candidates):
-            is_end = place.token is end and one.fate in ("accepted", "sampled")
+    for number, (token, candidates) in enumerate(positions, 1):
+        for row, one in enumerate(candidates):
+            is_end = token is end and one.fate in ("accepted", "sampled")
             text = "end of the reply" if is_end else _quoted(one.text, TOKEN_CELLS)
-            yield _row(f"{number:>3} " if row == 0 else "    ", one, place, text)
-        if sentence := _why(place):
+            yield _row(f"{number:>3} " if row == 0 else "    ", one, token, text)
+        if sentence := _why(token, candidates):
             yield Content.assemble((f"      {sentence}", "$text-warning"))
 
 
-def _row(number: str, one: CandidateToken, place: Position, text: str) -> Content:
+def _row(number: str, one: CandidateToken, token: Token, text: str) -> Content:
     numbers = f" {_percent(one.draft):>6} {_percent(one.target):>7} {_percent(one.chance):>7}  "
     style = ""
     if one.fate in ("accepted", "sampled"):
-        style = _style(place.token.origin)
+        style = _style(token.origin)
     elif one.fate == "rejected":
         style = "$token-rejected"
     return Content.assemble(
@@ -195,11 +195,11 @@ def _row(number: str, one: CandidateToken, place: Position, text: str) -> Conten
     )
 
 
-def _why(place: Position) -> str:
+def _why(token: Token, candidates: list[CandidateToken]) -> str:
     """Why a drafted token was rejected; empty if none was, or if the target's probabilities were
     not recorded."""
-    rejected = place.rejected
-    if rejected is None or rejected.chance is None or place.token.origin is not Origin.CORRECTION:
+    rejected = next((one for one in candidates if one.fate == "rejected"), None)
+    if rejected is None or rejected.chance is None or token.origin is not Origin.CORRECTION:
         return ""
     if rejected.chance:
         return (
@@ -207,7 +207,7 @@ def _why(place: Position) -> str:
             + _percent(rejected.chance, " ")
             + "."
         )
-    sampled = next((one for one in place.candidates if one.fate == "sampled"), None)
+    sampled = next((one for one in candidates if one.fate == "sampled"), None)
     if sampled is not None and sampled.chance == 1.0:
         return f"Only the target's likeliest token could be sampled, {_quoted(sampled.text)}."
     return f"The filters (top_k, top_p, min_p) leave {_quoted(rejected.text)} out."

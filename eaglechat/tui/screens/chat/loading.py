@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
 from eaglechat import paths
-from eaglechat.chat.controls import first_speculation
+from eaglechat.chat.controls import first_controls
 from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import pair_of_files
@@ -171,11 +172,12 @@ class Loading(Frame):
 
     def _request(self, target: str) -> None:
         settings = self._services.settings.current
+        controls = first_controls(settings, self.pair)
         load = protocol.Load(
             target=target,
             draft=self.pair.to_load[1],
             options=settings.to_load_options(),
-            speculation=first_speculation(settings, self.pair),
+            speculation=msgspec.convert(controls, protocol.Speculation, from_attributes=True),
         )
         self._request_id = self._services.engine.request(load, self._hear)
 

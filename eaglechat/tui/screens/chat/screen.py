@@ -16,7 +16,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
-from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -27,10 +26,9 @@ from eaglechat.chat.controls import (
     Control,
     Controls,
     control_named,
-    turned,
 )
 from eaglechat.chat.recording import Recording, TurnPart
-from eaglechat.chat.refusals import cannot_continue, chains_only
+from eaglechat.chat.refusals import chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.session import ChatSession, Severity
@@ -41,6 +39,7 @@ from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.links.http.address import same_server
+from eaglechat.settings.description import parse as parse_value
 from eaglechat.settings.model import PanelPlace, Settings, View
 from eaglechat.tui.commands import slash
 from eaglechat.tui.commands.keys import (
@@ -123,10 +122,10 @@ class ChatScreen(EagleScreen[None]):
         # While a reply is written Ctrl+C stops it, whatever is selected.
         *moves(
             {
-                "pageup": "scroll('page_up')",
-                "pagedown": "scroll('page_down')",
-                "ctrl+home": "scroll('scroll_home')",
-                "ctrl+end": "scroll('scroll_end')",
+                "pageup": "transcript('action_page_up')",
+                "pagedown": "transcript('action_page_down')",
+                "ctrl+home": "transcript('action_scroll_home')",
+                "ctrl+end": "transcript('action_scroll_end')",
                 "ctrl+c": "interrupt",
             },
             priority=True,
@@ -151,10 +150,9 @@ class ChatScreen(EagleScreen[None]):
         self.pair, self._saved, self._only_reads = pair, saved, only_reads
         self.load = Loading(self, services, pair, self._loaded)
         # First, it is drawn when its widgets are there.
-        self._is_to_draw, self._drawn_version = True, -1
+        self._is_to_draw = self._has_changed = True
         self._numbers_at = 0.0
         """The time at which the figures were drawn last."""
-        self._late_numbers: Timer | None = None
         self.editing: Editing | None = None
         self._queued: str | None = None
         """The text of the prompt that is sent as soon as the reply ends; None if none is."""
@@ -193,7 +191,8 @@ class ChatScreen(EagleScreen[None]):
                 yield transcript
                 yield Vertical(self.load, id="load")
                 below = f"↓ new text below: {name_of('ctrl+end')}"
-                yield Static(f"[@click=screen.scroll('scroll_end')]{below}[/]", id="new-below")
+                end = "screen.transcript('action_scroll_end')"
+                yield Static(f"[@click={end}]{below}[/]", id="new-below")
                 find = FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
                 with Horizontal(id="finding"):
                     yield find
@@ -276,7 +275,7 @@ class ChatScreen(EagleScreen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
         self.refresh_bindings()
-        if self._drawn_version >= 0:  # else its widgets may not be there
+        if self._numbers_at:  # else its widgets may not be there
             self.show_numbers()
 
     def _settings_changed(self, change: tuple[Settings, Settings]) -> None:
@@ -320,6 +319,10 @@ class ChatScreen(EagleScreen[None]):
     # Drawing the session
 
     def changed(self) -> None:
+        self._has_changed = True
+        self.grew()
+
+    def grew(self) -> None:
         if not self._is_to_draw:
             self._is_to_draw = True
             self.call_later(self._draw)
@@ -329,33 +332,22 @@ class ChatScreen(EagleScreen[None]):
         if not self.is_open:
             return
         session = self.session
-        if session.version != self._drawn_version:
-            self._drawn_version = session.version
+        if self._has_changed:
+            self._has_changed = False
             self.transcript.show([*map(_with_keys, entries(session))])
             self.refresh_bindings()
             self.show_numbers()
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
-            self._follow_numbers()
+            if time.monotonic() >= self._numbers_at + NUMBERS_EVERY_S:
+                self.show_numbers()
         if self._queued is not None and session.running is None and not self.load.is_open:
             self._send_queued()
-
-    def _follow_numbers(self) -> None:
-        """Draw the figures with this frame; if they are too new, with one that follows. If none
-        follows, they are drawn a little later."""
-        wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
-        if wait <= 0:
-            self.show_numbers()
-        elif self._late_numbers is None:
-            self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
 
     def show_numbers(self) -> None:
         """Bring the panel, the status line, the legend and the titles up to date at once."""
         self._numbers_at = time.monotonic()
-        if self._late_numbers is not None:
-            self._late_numbers.stop()
-            self._late_numbers = None
         session = self.session
         is_flat = self.has_class("-panel-flat")
         self.query_one("#panel", SpeculationPanel).show(session, is_close=is_flat)
@@ -430,16 +422,16 @@ class ChatScreen(EagleScreen[None]):
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         name = event.knob.id or ""
-        self.action_control(name, control_named(name).value(event.word))
+        self.action_control(name, parse_value(control_named(name).doc, event.word))
 
     def action_switch(self, name: str) -> None:
         self.action_control(name, not getattr(self.controls, name))
 
     def action_control(self, name: str, value: Any) -> None:
         control = control_named(name)
-        session, wanted = self.session, turned(self.controls, control, value)
-        session.change_controls(wanted)
-        if getattr(self.controls, control.name) != getattr(wanted, control.name):
+        session = self.session
+        session.change_controls(msgspec.structs.replace(self.controls, **{name: value}))
+        if getattr(self.controls, name) != value:
             return  # The session has said why not.
         if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
             self.say(why)
@@ -520,11 +512,8 @@ class ChatScreen(EagleScreen[None]):
 
     # Reading
 
-    def action_scroll(self, to: str) -> None:
-        getattr(self._uncovered(), f"action_{to}")()
-
     def action_transcript(self, does: str) -> None:
-        getattr(self.transcript, does)()
+        getattr(self._uncovered(), does)()
 
     def action_copy(self) -> None:
         """Copy the selected turn, or the last reply as far as it has been generated."""
@@ -535,9 +524,6 @@ class ChatScreen(EagleScreen[None]):
             desktop.copy(self.app, neutralise(turn.text), f"the {kind}")
         else:
             self.notify("There is no reply to copy yet.", severity="warning")
-
-    def action_fold_thought(self) -> None:
-        self._uncovered().fold_thought()
 
     def action_view(self, view: View | None) -> None:
         """Show replies in this view; without one, in the next."""
@@ -898,10 +884,10 @@ class ChatScreen(EagleScreen[None]):
     def action_past_chats(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(ChatsScreen(self.services, self.session.recorder, words or ""), self._resume)
+        self.open(ChatsScreen(self.services, self.session.chat.name, words or ""), self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
-        if chat.name == self.session.recorder.name:
+        if chat.name == self.session.chat.name:
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self.pair) and not self.session.is_engine_gone:
 
@@ -957,7 +943,7 @@ class ChatScreen(EagleScreen[None]):
         elif (
             session.running is None
             and last is not None
-            and cannot_continue(session.turns, last.id, session.terms, session.hello) is None
+            and session.cannot_continue(last.id) is None
         ):
             yield offer("chat.go_on", "continue")
         yield offer("chat.view", f"view: {self.transcript.view}")

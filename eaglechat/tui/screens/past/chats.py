@@ -10,7 +10,6 @@ from textual import on
 from textual.content import Content
 from textual.widgets import Input
 
-from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
 from eaglechat.chat.writing.question import parts_of
@@ -37,10 +36,8 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
     SAYS = "Reading the chats…"
     BINDINGS = bindings_of("chats")
 
-    def __init__(
-        self, services: Services, open_chat: ChatRecorder | None = None, words: str = ""
-    ) -> None:
-        """`open_chat` is the one on the screen below; the filter begins with `words`."""
+    def __init__(self, services: Services, open_chat: str = "", words: str = "") -> None:
+        """`open_chat` names the one on the screen below; the filter begins with `words`."""
         super().__init__()
         self._typed_before = words
         self._store, self._changed = services.chats, services.chats_changed
@@ -90,20 +87,9 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self._typed_ahead += parts_of(self.words.take_ahead())
         self.dismiss(chat)
 
-    def _change(
-        self,
-        chat: ChatSummary,
-        in_store: Callable[[], object],
-        if_open: Callable[[ChatRecorder], object],
-        sentence: str = "",
-    ) -> None:
-        """Change a chat: by its recorder, in this thread, if it is open on the screen below."""
-        if (record := self._record_of(chat)) is not None:
-            if_open(record)
-            self._say_changed(sentence)
-            return
+    def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str = "") -> None:
         fails = partial(self._fail, f"“{chat.title}” was not changed")
-        self.in_background(in_store, lambda _: self._say_changed(sentence), fails)
+        self.in_background(change, lambda _: self._say_changed(sentence), fails)
 
     def _say_changed(self, sentence: str = "") -> None:
         if sentence:
@@ -148,7 +134,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         if isinstance(row, Hit):
             return _passage(row)
         title, details = _words(row)
-        states = ("open", self._record_of(row) is not None), ("pinned", row.pinned)
+        states = ("open", row.name == self._open_chat), ("pinned", row.pinned)
         shown = [(f"{state}  ", "$text-accent") for state, holds in states if holds]
         return Content.assemble((title, "bold"), "\n", *shown, (details, MUTED))
 
@@ -188,8 +174,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
             return
 
         def rename(title: str) -> None:
-            in_store = partial(self._store.rename, chat.name, title)
-            self._change(chat, in_store, lambda record: record.rename(title))
+            self._change(chat, partial(self._store.rename, chat.name, title))
 
         text = "Title; if empty, the first question."
         self.open(Ask("Rename the chat", text, written=chat.title), rename)
@@ -198,29 +183,24 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         if (chat := self._chat) is not None:
             pinned = not chat.pinned
             sentence = "Pinned to the top." if pinned else "Unpinned."
-            in_store = partial(self._store.pin, chat.name, pinned)
-            self._change(chat, in_store, lambda record: record.pin(pinned), sentence)
+            self._change(chat, partial(self._store.pin, chat.name, pinned), sentence)
 
     def action_export(self, format: Format | None = None) -> None:
         if (chat := self._chat) is not None:
-            record = self._record_of(chat)
-            read = record.reader() if record else partial(self._store.read, chat.name)
-            self.open(ExportScreen(read, format))
+            self.open(ExportScreen(partial(self._store.read, chat.name), format))
 
     def action_remove(self) -> None:
         chat = self._chat
         if chat is None:
             return
-        if self._record_of(chat) is not None:
+        if chat.name == self._open_chat:
             self.notify(
                 with_keys("This chat is open. Go back and start another one first ({chat.new})."),
                 severity="warning",
             )
             return
         undo = with_keys(f"Deleted. {{chat.undo_delete}} restores it within {KEPT_DAYS} days.")
-        fails = partial(self._fail, f"“{chat.title}” was not deleted")
-        delete = partial(self._store.delete, chat.name)
-        self.in_background(delete, lambda _: self._say_changed(undo), fails)
+        self._change(chat, partial(self._store.delete, chat.name), undo)
 
     def action_undo_delete(self) -> None:
         def restored(name: str | None) -> None:
@@ -228,12 +208,6 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
 
         fails = partial(self._fail, "It cannot be restored")
         self.in_background(self._store.restore, restored, fails)
-
-    def _record_of(self, chat: ChatSummary) -> ChatRecorder | None:
-        """The recorder of the chat, if it is open on the screen below. It is used in this thread
-        only, which also records the chat."""
-        record = self._open_chat
-        return record if record is not None and record.name == chat.name else None
 
 
 def _name(row: Found | None) -> object:

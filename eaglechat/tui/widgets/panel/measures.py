@@ -10,7 +10,6 @@ from textual.content import Content
 from textual.widgets import Static
 
 from eaglechat.chat.measured import Stretch
-from eaglechat.chat.refusals import SWITCHED_OFF
 from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.readouts import MUTED
@@ -130,7 +129,7 @@ def _said(session: ChatSession, known: words.Headline) -> str:
     """What there is to say of drafting beside the numbers: that there is none, or only some; and
     what helps if it is slower."""
     if off := numbers.off(session):
-        return "Off" if off == SWITCHED_OFF else f"Off: {off}."
+        return "Off" if off == numbers.SWITCHED_OFF else f"Off: {off}."
     if unreported := numbers.unreported(session):
         if session.shown and session.shown.stats.is_of_whole_reply:
             unreported = f"this reply: {of_whole_reply(session.shown.stats)}; more is {unreported}"

@@ -71,7 +71,7 @@ async def test_enter_opens_the_chat_at_the_passage(drive: Drive, three: list[str
         await user.press("enter")
         await user.on(ChatScreen)
         await user.sees("Rayleigh scattering")
-        assert user.chat.session.recorder.name == three[0]
+        assert user.chat.session.chat.name == three[0]
         assert user.chat.transcript.marked is not None
 
 
@@ -90,7 +90,7 @@ async def test_enter_that_comes_before_the_rows_opens_what_comes(
         await user.press("enter")
         gate.set()
         await user.on(ChatScreen)
-        assert user.chat.session.recorder.name == three[0]
+        assert user.chat.session.chat.name == three[0]
 
 
 async def test_a_chat_is_renamed_pinned_deleted_and_brought_back(
