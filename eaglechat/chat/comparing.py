@@ -25,7 +25,7 @@ import msgspec
 
 from eaglechat.chat.compared import Heat, Leg, Result, level_of, level_of_last
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.hub.local.fingerprint import Conditions, Witness
+from eaglechat.hub.local.fingerprint import Witness
 from eaglechat.links.base import Listener, Watcher
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import (
@@ -128,8 +128,8 @@ class Comparison:
         self.result: Result | None = None
         """None until it is over."""
         self._so_far = Result()
-        self.conditions: Conditions
-        """While it was measured; once it is over."""
+        self.others = 0.0
+        """The share of the CPUs that other programs kept busy meanwhile; once it is over."""
         self.is_stopping = False
         self.failure: protocol.Error | None = None
         self._goes_on = hello.can.own
@@ -228,21 +228,16 @@ class Comparison:
                         yield True
                         legs[self.running] = self._ended
                     self.heats.append(Heat(self.prompt, legs, self.written))
-                    more = self._to_continue(legs[base], len(tokens))
+                    plain = legs[base].recording
+                    is_open = plain.end and plain.end.finish_reason is FinishReason.LENGTH
+                    is_room = len(tokens) + 2 * self.heat_tokens <= self._limit
+                    more = plain.ids if self._goes_on and is_open and is_room else None
                     if more:
                         begun[self.prompt] = (*tokens, *more), self.written + legs[base].text
                     if heat == self.in_a_row or not more:
                         break
                 self._prompts_over += 1
             passes += 1
-
-    def _to_continue(self, plain: Leg, n_before: int) -> tuple[int, ...]:
-        """The tokens of a leg behind which the next heat goes on; none if the reply is over, so
-        that the next heat begins it again."""
-        end = plain.recording.end
-        is_open = end is not None and end.finish_reason is FinishReason.LENGTH
-        is_room = n_before + 2 * self.heat_tokens <= self._limit
-        return plain.recording.ids or () if self._goes_on and is_open and is_room else ()
 
     def _is_enough(self, passes: int) -> bool:
         if self._repeats is not None:
@@ -334,7 +329,7 @@ class Comparison:
     def _end(self, result: Result | None = None) -> None:
         if self.result is None:
             self.result = result or self._measured(level_of_last(self._look))
-            self.conditions = self._witness.conditions()
+            self.others = self._witness.others()
 
     def _fail(self, why: str) -> None:
         self.failure = protocol.Error(id=self._request_id, code="compare", message=why)

@@ -20,6 +20,9 @@ from eaglechat.words.gain import at_most
 from eaglechat.words.tables import Row, in_markdown
 from eaglechat.words.wording import plural
 
+_MOST_OTHERS = 0.1
+"""A share of the CPUs."""
+
 
 def shipped_with(hello: Hello) -> str:
     """The prompts that come with the program, in words."""
@@ -50,16 +53,14 @@ def why_no_card(hello: Hello, info: PairInfo, engine: EngineSettings) -> str | N
 
 def why_not(comparison: Comparison) -> str | None:
     """Why what was measured is no figure to cite, and what to do about it; None if it is one."""
-    result, conditions = comparison.so_far(), comparison.conditions
+    result, others = comparison.so_far(), comparison.others
     if comparison.failure is not None:
         return f"the measurement failed: {comparison.failure.message}"
     if result.best is None or result.best.gain.error is None:
         return "too little was measured for an error of the gain: measure for longer"
-    if conditions.is_busy:
-        return (
-            f"other programs kept {conditions.others:.1f} of {conditions.n_cpus} CPUs busy: end "
-            "them, and measure again"
-        )
+    if others > _MOST_OTHERS:
+        busy = wording.percent(others)
+        return f"other programs kept {busy} of the CPUs busy: end them, and measure again"
     for score in result.scores:
         n = score.who.n_draft_max
         if score.who.enabled and isinstance(n, int) and score.longest < n:
@@ -131,9 +132,8 @@ def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
         "continue the same text, which plain decoding wrote"
     )
     yield "timed: generation alone, without reading the prompt and without loading"
-    conditions = comparison.conditions
     yield "spread: the standard deviation of the speeds in the heats, as a share of their mean"
-    yield f"other programs took {conditions.others:.2f} of {conditions.n_cpus} CPUs meanwhile"
+    yield f"other programs took {wording.percent(comparison.others)} of the CPUs meanwhile"
 
 
 def _numbers(result: Result) -> Iterator[Row]:

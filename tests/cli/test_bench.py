@@ -162,9 +162,7 @@ def test_a_card_is_printed_in_place_of_the_tables_if_the_machine_was_quiet(
 ) -> None:
     monkeypatch.setattr(loading, "start_engine", in_this_process)
     others = 0.0
-    monkeypatch.setattr(
-        fingerprint.Witness, "conditions", lambda _: fingerprint.Conditions(others, 2)
-    )
+    monkeypatch.setattr(fingerprint.Witness, "others", lambda _: others)
     assert main([*arguments, "--card", "--max-tokens", "60"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("# ")
@@ -172,10 +170,10 @@ def test_a_card_is_printed_in_place_of_the_tables_if_the_machine_was_quiet(
         assert hashlib.sha256(file.read_bytes()).hexdigest() in printed
     assert "plain tok/s  length 0" not in printed
 
-    others = 1.5
+    others = 0.75
     assert main([*arguments, "--card"]) == 1
     said = capsys.readouterr()
-    assert "no card: other programs kept 1.5 of 2 CPUs busy: end them" in said.err
+    assert "no card: other programs kept 75% of the CPUs busy: end them" in said.err
     assert "plain tok/s  length 0" in said.out
 
 
@@ -186,7 +184,7 @@ def test_a_bench_of_sampled_replies_says_so_everywhere(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(loading, "start_engine", in_this_process)
-    monkeypatch.setattr(fingerprint.Witness, "conditions", lambda _: fingerprint.Conditions(0.0, 2))
+    monkeypatch.setattr(fingerprint.Witness, "others", lambda _: 0.0)
     results = tmp_path / "results.json"
     # The figures that the menu shows are those of the prompts that come with the program.
     own = arguments[: arguments.index("--prompts")]

@@ -12,7 +12,6 @@ from textual import events
 from eaglechat.chat.compared import FEWEST_HEATS
 from eaglechat.chat.writing.question import text_of
 from eaglechat.hub.local import fingerprint, pairs
-from eaglechat.hub.local.fingerprint import Conditions
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import setup_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -86,7 +85,7 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
     drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("eaglechat.chat.comparing.FIRST_LOOK", FEWEST_HEATS)
-    monkeypatch.setattr("eaglechat.chat.comparing.HEAT_TOKENS", 8)
+    monkeypatch.setattr(fingerprint.Witness, "others", lambda _: 0.0)
     async with drive(n_draft_max=3) as user:
         await user.open_chat()
         await user.ask("hello")
@@ -129,7 +128,6 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
 
         # Drafts of 3 tokens were used, drafts of 8 too, and nothing else ran.
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(Conditions, "is_busy", False)
         monkeypatch.setattr(fingerprint, "sha256", lambda _: "f" * 64)
         await user.press("w")
         await user.sees("The card is in ")

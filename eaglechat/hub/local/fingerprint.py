@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -21,30 +20,16 @@ _BLOCK = 1 << 20
 _SMI_S = 10.0
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """What a machine was doing while something was measured."""
-
-    others: float
-    """Logical CPUs that other programs kept busy meanwhile, on average."""
-    n_cpus: int
-
-    @property
-    def is_busy(self) -> bool:
-        return self.others > 0.1 * self.n_cpus
-
-
 class Witness:
     """Sees from its making on what other programs take of the CPUs."""
 
     def __init__(self) -> None:
         self._at, self._busy, self._own = time.monotonic(), _busy_s(), _own_s()
 
-    def conditions(self) -> Conditions:
-        """So far. The engine has to run still: what it took is ours."""
-        seconds = time.monotonic() - self._at
-        others = (_busy_s() - self._busy - (_own_s() - self._own)) / (seconds or 1.0)
-        return Conditions(max(others, 0.0), psutil.cpu_count() or 1)
+    def others(self) -> float:
+        """As a share of all, so far. The engine has to run still: what it took is ours."""
+        seconds = (time.monotonic() - self._at) * (psutil.cpu_count() or 1)
+        return max(0.0, (_busy_s() - self._busy - (_own_s() - self._own)) / (seconds or 1.0))
 
 
 def _busy_s() -> float:
