@@ -678,7 +678,10 @@ class ChatSession:
         """Whether nothing can be done now, or not with this turn; tells the view why."""
         reason = None
         if self.is_engine_gone and not without_engine:
-            reason = "The models are not loaded: {chat.load_again} loads them."
+            reason = (
+                "This needs the models: wait until they are loaded, or load them with "
+                "{chat.load_again}."
+            )
         elif self.running is not None:
             reason = "A reply is being written: {chat.stop} stops it."
         elif id is not None and id not in self.turns:

@@ -189,7 +189,7 @@ async def test_a_comparison_ends_with_the_engine_the_pair_or_the_app(
             await user.press("escape", to=ChatScreen)
             await user.sees("engine stopped")
             await user.command("chat.compare")
-            await user.sees("The models are not loaded: ")
+            await user.sees("This needs the models: ")
         elif end == "another pair":
             user.app.call_later(user.app.load_instead, pairs.builtin_pair())
             await user.on(ChatScreen)
