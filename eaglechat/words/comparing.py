@@ -145,16 +145,16 @@ def category_rows(result: Result, categories: Mapping[str, str]) -> Iterator[Row
 
 def setting_rows(result: Result) -> Iterator[Row]:
     """A row for each contender, over all prompts."""
-    yield [
-        *("", "tok/s", "spread", "times plain", "tok/round", "accepted / tested", "/ drafted"),
-    ]
-    for place, score in enumerate(result.scores):
-        stats = score.stats
+    yield ["", "tok/s", "spread", "times plain", "tok/round", "accepted / tested", "/ drafted"]
+    for score in result.scores:
+        stats, gain = score.stats, figure(score.gain.speed_up, score.gain.error)
+        if score.name == score.base:
+            gain = "1" if score.who == PLAINLY else "-"
         yield [
             score.name,
             f"{score.tokens_per_second:.1f}",
             wording.percent(score.spread) if len(score.heats) > 1 else "-",
-            figure(score.gain.speed_up, score.gain.error) if place else "1",
+            gain,
             two_decimals(stats.mean_accepted_length),
             two_decimals(stats.acceptance_rate),
             two_decimals(stats.accepted / stats.drafted if stats.drafted else None),

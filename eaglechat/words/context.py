@@ -92,7 +92,7 @@ def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]
         text = turn.text + (reply.text if reply is not None else "")
         is_measured = after > before > 0 or (after > 0 and not found)
         length = after - before if is_measured else tokens_about(text)
-        title = " ".join(shown(turn.parts).split())
+        title = wording.fitting(" ".join(shown(turn.parts).split()), _LONGEST_TITLE)
         found.append(TurnLength(title, length, is_measured, is_in))
         before = after
     return tuple(found)
@@ -120,7 +120,7 @@ def warning(use: ContextUse) -> str:
         return ""
     return (
         f"The context is nearly full ({use.used:,} of {use.n_ctx:,} tokens): this question "
-        f"pushes the oldest turns out, “{_short(use.leaves.title)}” first."
+        f"pushes the oldest turns out, “{use.leaves.title}” first."
     )
 
 
@@ -134,19 +134,15 @@ def in_words(use: ContextUse) -> str:
     if use.unsent:
         lines.append(f"This includes about {use.unsent:,} tokens that you have typed.")
     if use.leaves is not None:
-        title = _short(use.leaves.title)
-        lines.append(f"Once fewer than {use.wanted:,} are left, “{title}” is the first to leave.")
+        first = f"“{use.leaves.title}” is the first to leave"
+        lines.append(f"Once fewer than {use.wanted:,} are left, {first}.")
     lines.append("")
     for number, turn in enumerate(use.turns, 1):
         about = "" if turn.is_measured else "~"
         gone = "" if turn.is_in else "  (has left)"
         length = about + format(turn.tokens, ",")
-        lines.append(f"{number:>3}  {length:>7}  {_short(turn.title)}{gone}")
+        lines.append(f"{number:>3}  {length:>7}  {turn.title}{gone}")
     return "\n".join(lines)
-
-
-def _short(title: str) -> str:
-    return wording.fitting(title, _LONGEST_TITLE)
 
 
 # The reply on show

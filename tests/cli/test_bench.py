@@ -366,6 +366,7 @@ def test_without_a_plain_model_it_says_why_there_is_no_comparison(
     printed = capsys.readouterr().out
     assert "To compare, name the same model without a draft as plain_model" in printed
     assert "as fast as plain" not in printed
+    assert re.search(r"^as started +\d+\.\d +\d+% +- ", printed, re.MULTILINE)
 
 
 def test_what_a_server_counts_of_whole_replies_is_in_the_bench(
