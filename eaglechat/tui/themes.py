@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
-from msgspec import Meta
 from textual.color import Color, ColorParseError
 from textual.css.errors import UnresolvedVariableError
 from textual.css.tokenizer import TokenError
@@ -46,22 +46,17 @@ _BLACK, _WHITE = Color(0, 0, 0), Color(255, 255, 255)
 _MIXES = 20
 
 StyleFlag = Literal["bold", "dim", "italic", "overline", "reverse", "strike", "underline"]
-Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
+# Textual makes a CSS class of the name.
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 _FLAG = "|".join((*get_args(StyleFlag), "b", "i", "o", "u", "uu"))
 _TEXT_STYLE = re.compile(rf"none|(?:not )?(?:{_FLAG})(?: (?:not )?(?:{_FLAG}))*")
-
-
-class Colour(str):
-    """What Textual takes as a colour."""
-
-    __slots__ = ()
 
 
 class TokenStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The colour and text style of one kind of token. The style distinguishes it without colour."""
 
-    colour: Colour
+    colour: str
     style: tuple[StyleFlag, ...]
 
 
@@ -79,30 +74,10 @@ TOKEN_KINDS = TokenTable.__struct_fields__
 """The kinds of tokens that a transcript distinguishes."""
 
 
-class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A theme's TOML file: the fields of Textual's Theme, and `[tokens]`.
+@dataclass(kw_only=True)
+class ThemeFile(Theme):
+    """A theme's TOML file. Textual derives a colour that is left out from the others."""
 
-    Textual derives a colour that is left out from the others.
-    """
-
-    # Textual makes a CSS class of the name.
-    name: Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9_-]*$")]
-    primary: Colour
-    secondary: Colour | None = None
-    warning: Colour | None = None
-    error: Colour | None = None
-    success: Colour | None = None
-    accent: Colour | None = None
-    foreground: Colour | None = None
-    background: Colour | None = None
-    surface: Colour | None = None
-    panel: Colour | None = None
-    boost: Colour | None = None
-    dark: bool = True
-    luminosity_spread: Share = 0.15
-    text_alpha: Share = 0.95
-    ansi: bool = False
-    variables: dict[str, str] = {}
     tokens: TokenTable
 
 
@@ -134,7 +109,7 @@ def read_theme(file: Path) -> Theme | Problem:
     except (OSError, ValueError, RecursionError) as error:
         return _problem(file, "", f"cannot be read ({getattr(error, 'strerror', None) or error})")
     try:
-        return _theme(msgspec.convert(raw, ThemeFile, dec_hook=_colour))
+        return _theme(raw)
     except ValueError as error:
         what, _, path = str(error).partition(" - at `$")
         what = what.replace("Object", "table").replace("object", "table")
@@ -195,49 +170,39 @@ def _luminance(colour: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _theme(file: ThemeFile) -> Theme:
-    """Raises ValueError, which names a wrong variable."""
-    fields: dict[str, Any] = {name: getattr(file, name) for name in ThemeFile.__struct_fields__}
-    tokens = _token_variables(fields.pop("tokens"))
-    known = Theme(**{**fields, "variables": {}}).to_color_system().generate()
-    variables = {name: _variable(name, value, known) for name, value in file.variables.items()}
-    return Theme(**{**fields, "variables": {**variables, **tokens}})
-
-
-def _token_variables(tokens: TokenTable) -> dict[str, str]:
-    variables: dict[str, str] = {}
+def _theme(raw: dict[str, Any]) -> Theme:
+    """Raises ValueError, which names what is wrong."""
+    if unknown := raw.keys() - {field.name for field in fields(ThemeFile)}:
+        raise ValueError(f"a theme has no {unknown.pop()!r}")
+    theme = msgspec.convert(raw, ThemeFile)
+    if not _NAME.fullmatch(theme.name):
+        raise ValueError(f"{theme.name!r} has more than letters, digits, - and _ - at `$.name")
+    for key, value in vars(theme).items():
+        if isinstance(value, str) and key != "name":
+            setattr(theme, key, _colour(value, key))
+    known = replace(theme, variables={}).to_color_system().generate()
+    for name, value in theme.variables.items():
+        if name not in known:
+            raise ValueError(f"{name} is not a variable of Textual's themes - at `$.variables")
+        if "style" in name:
+            if not _TEXT_STYLE.fullmatch(value):
+                raise ValueError(f"{value!r} is not a text style - at `$.variables.{name}")
+        elif value != known[name]:
+            theme.variables[name] = _colour(value, f"variables.{name}", known[name])
     for kind in TOKEN_KINDS:
-        token: TokenStyle = getattr(tokens, kind)
-        variables[f"{_TOKEN}{kind}"] = token.colour
-        variables[f"{_TOKEN}{kind}-style"] = " ".join(token.style) or "none"
-    return variables
+        token: TokenStyle = getattr(theme.tokens, kind)
+        theme.variables[f"{_TOKEN}{kind}"] = _colour(token.colour, f"tokens.{kind}.colour")
+        theme.variables[f"{_TOKEN}{kind}-style"] = " ".join(token.style) or "none"
+    return theme
 
 
-def _colour(_kind: type, given: object) -> Colour:
-    """A colour as the file has it. Raises ValueError."""
-    try:
-        Color.parse(str(given))
-    except ColorParseError as error:
-        hint = f"; did you mean {error.suggested_color!r}?" if error.suggested_color else ""
-        raise ValueError(f"{given!r} is not a colour{hint}") from error
-    return Colour(given)
-
-
-def _variable(name: str, value: str, known: Mapping[str, str]) -> str:
-    """An entry of `[variables]`, of which Textual has the `known` ones with their defaults."""
-    if name not in known:
-        raise ValueError(f"{name} is not a variable of Textual's themes - at `$.variables")
-    if "style" in name:
-        if not _TEXT_STYLE.fullmatch(value):
-            raise ValueError(f"{value!r} is not a text style - at `$.variables.{name}")
-        return value
-    if value == known[name]:
-        return value
+def _colour(value: str, key: str, default: str = "") -> str:
+    """A colour as one value without a space, which is valid wherever a style uses it; or an
+    automatic one, where the default is one. Raises ValueError."""
     try:
         colour = Style.parse(value).foreground
-    except (ColorParseError, TokenError, UnresolvedVariableError):
-        colour = None
-    if colour is None or (colour.auto and not known[name].startswith("auto")):
-        raise ValueError(f"{value!r} is not a colour - at `$.variables.{name}")
-    # As one value without a space it is valid wherever a style uses the variable.
+    except (ColorParseError, TokenError, UnresolvedVariableError) as error:
+        raise ValueError(f"{value!r} is not a colour: {error} - at `$.{key}") from error
+    if colour is None or (colour.auto and not default.startswith("auto")):
+        raise ValueError(f"{value!r} is not a colour - at `$.{key}")
     return value if colour.auto else colour.hex
