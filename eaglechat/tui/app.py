@@ -256,10 +256,7 @@ class EagleApp(App[None]):
             self.action_suspend_process()
 
     async def action_quit(self) -> None:
-        self.leave_chat(self._quit, "quits")
-
-    def _quit(self) -> None:
-        self._end(0)
+        self.leave_chat(lambda: self._end(0), "quits")
 
     def _end(self, return_code: int) -> None:
         self._leave_all(ends=True)

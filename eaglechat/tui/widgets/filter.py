@@ -13,7 +13,6 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 from textual.widget import Widget
 from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key
 
@@ -64,8 +63,8 @@ class Rows(OptionList):
     }
     """
 
-    def __init__(self, *rows: Content | Option, id: str) -> None:
-        super().__init__(*rows, id=id, compact=True, markup=False)
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, compact=True, markup=False)
 
     def action_page_up(self) -> None:
         # Textual's raises a KeyError in a list that was filled while it had no place on the screen.

@@ -14,6 +14,7 @@ from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.filter import Row
 from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.words import wording
 from eaglechat.words.bars import bar
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ _STYLES = {
     "failed": "$text-error",
 }
 """By the stage of an installation."""
-_NARROWEST_BAR = 6
-_NAME = 24
-"""Cells of the widest name beside a bar."""
 _NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
@@ -120,17 +118,24 @@ class DownloadsScreen(ListDialog[Pair, str]):
 
 
 def _row(install: Install, width: int) -> Content:
-    """The lines, of `width` cells: the pair as a whole, then each of its files."""
+    """The lines, of `width` cells: the pair with a bar, then each of its files."""
     stage = install.stage
     style = _STYLES[stage]
     parts: list[Part] = [(install.name, "bold"), (f"  {_state(install)}", style)]
     if stage == "installed":
         return Content.assemble(*parts, *((f"\n  note: {note}", MUTED) for note in install.notes))
-    whole = (install.bytes_done, install.bytes_total)
-    parts += _meter("total", whole, _pace(install), width, style)
-    if stage != "converting":
-        for file in install.files:
-            parts += _file(file, width)
+    done, total = install.bytes_done, install.bytes_total
+    figures = _figures(done, total, _pace(install))
+    cells = max(width - 2 - len(figures), 4)
+    filled = bar(done / total if total else 0.0, cells)
+    parts += ["\n  ", (filled, f"{style} on $foreground 12%"), (figures, MUTED)]
+    for file in install.files if stage != "converting" else ():
+        name, state = file.remote.path.rpartition("/")[2], file.state
+        said = _pace(file) if state == "downloading" else f"{state:>24}"
+        figures = _figures(file.bytes_done, file.remote.size, said)
+        parts += [f"\n  {wording.fitting(name, cells):<{cells}}", (figures, MUTED)]
+        if file.note:
+            parts += ["\n    ", (file.note, "$text-warning")]
     if install.error:
         parts += ["\n  ", (install.error, "$text-error")]
     return Content.assemble(*parts)
@@ -154,24 +159,6 @@ def _pace(moving: Install | FileSnapshot) -> str:
     return f"{speed:>11} {left:>12}"
 
 
-def _file(file: FileSnapshot, width: int) -> list[Part]:
-    name = file.remote.path.rpartition("/")[2]
-    doing = file.state
-    said = _pace(file) if doing == "downloading" else f"{doing:>24}"
-    lines = _meter(name, (file.bytes_done, file.remote.size), said, width, MUTED)
-    if file.note:
-        lines += ["\n    ", (file.note, "$text-warning")]
-    return lines
-
-
-def _meter(name: str, bytes_: tuple[int, int], said: str, width: int, style: str) -> list[Part]:
-    """`name ████   45%  1.1 GB of 2.5 GB  said`; the bar takes the room that is left."""
-    done, total = bytes_
+def _figures(done: int, total: int, said: str) -> str:
     share = done / total if total else 0.0
-    figures = f" {share:4.0%} {f'{format_bytes(done)} of {format_bytes(total)}':>20} {said}"
-    room = width - 2 - len(figures)
-    label = min(_NAME, max(room - _NARROWEST_BAR - 1, 8))
-    cells = max(room - label - 1, 4)
-    shown = name if len(name) <= label else f"{name[: label - 1]}…"
-    filled = (bar(share, cells), f"{style} on $foreground 12%")
-    return ["\n  ", f"{shown:<{label}} ", filled, (figures, MUTED)]
+    return f" {share:4.0%} {f'{format_bytes(done)} of {format_bytes(total)}':>20} {said}"

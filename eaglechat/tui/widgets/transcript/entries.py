@@ -22,7 +22,7 @@ from eaglechat.tui.widgets.transcript.wrapping import TEXT, Row
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
 from eaglechat.words.timeline import Entry
-from eaglechat.words.wording import VISIBLE_WHITESPACE
+from eaglechat.words.wording import VISIBLE_WHITESPACE, fitting
 
 MARGIN = 1
 """Empty rows below each entry."""
@@ -107,7 +107,7 @@ class DrawnEntry:
         self._n_rounds, self._has_settled = 0, recording.is_settled
         note = entry.below()
         if self.is_folded:
-            body.say(f"▸ {_in_one_line(note or '', look.width - 2)}", NOTE)
+            body.say(f"▸ {fitting(note or '', look.width - 2)}", NOTE)
             return body
         if look.view == "read" and note is not None and self.part is Part.ANSWER:
             body = render(neutralise(recording.text), look)
@@ -160,14 +160,6 @@ class DrawnEntry:
                     if at < 0:
                         return round_.index
         return None
-
-
-def _in_one_line(note: str, width: int) -> str:
-    """Drop the last comma-separated parts of a note until it fits into `width` characters. The
-    first part always stays."""
-    while len(note) > width and ", " in note:
-        note = note.rpartition(", ")[0]
-    return note
 
 
 def _round_runs(round_: Round, part: Part) -> Iterator[Run]:
