@@ -19,7 +19,6 @@ from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
-from textual.theme import Theme
 from textual.timer import Timer
 
 import eaglechat.tui.textual_fixes  # noqa: F401
@@ -55,7 +54,6 @@ from eaglechat.wire.protocol import Auto
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatStore
-    from eaglechat.tui.screens.help import Entry
     from eaglechat.tui.screens.more import MoreScreen
 
 INSTALL_LOOKS_PER_SECOND = 1
@@ -113,7 +111,12 @@ class EagleApp(App[None]):
         self.set_keymap(textual_keymap(keymap))
         for theme in loaded:
             self.register_theme(theme)
-        self._begin_with(chosen)
+        if chosen.ansi:
+            self.theme = chosen.name
+        else:
+            # Unwatched: every style sheet would be parsed a second time before the first row.
+            self.set_reactive(App.theme, chosen.name)
+            self.stylesheet.set_variables(self.get_css_variables())
         desk = desk or HubDesk()
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
@@ -147,14 +150,6 @@ class EagleApp(App[None]):
         self._leader: MoreScreen | None = None
         """The columns of the commands of which one's second key is next; None if none is."""
         self._columns_timer: Timer | None = None
-
-    def _begin_with(self, theme: Theme) -> None:
-        if theme.ansi:
-            self.theme = theme.name
-        else:
-            # Unwatched: every style sheet would be parsed a second time before the first row.
-            self.set_reactive(App.theme, theme.name)
-            self.stylesheet.set_variables(self.get_css_variables())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _SAFE_LINES]
@@ -205,7 +200,11 @@ class EagleApp(App[None]):
         return self.theme_variables
 
     def on_mount(self) -> None:
-        self._follow_termination()
+        if sys.platform != "win32":
+            # Save the chat and restore the terminal also when a signal ends the program, or when
+            # its terminal window is closed.
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
         self.services.away.show("")
         self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
         self.services.settings.changed.subscribe(self, self._follow_settings)
@@ -261,16 +260,6 @@ class EagleApp(App[None]):
     def _end(self, return_code: int) -> None:
         self._leave_all(ends=True)
         self.exit(return_code=return_code)
-
-    def _follow_termination(self) -> None:
-        """Save the chat and restore the terminal also when a signal ends the program, or when its
-        terminal window is closed."""
-        if sys.platform != "win32":
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
-
-    def _terminate(self, number: int) -> None:
-        self._end(128 + number)
 
     # Loading a pair, and leaving the chat
 
@@ -427,11 +416,7 @@ class EagleApp(App[None]):
 
         # It searches what holds on the screen below the leader's columns.
         self._end_leader()
-        self._toggle(HelpScreen(self.screen, words), self._run_found)
-
-    def _run_found(self, chosen: Entry) -> None:
-        if chosen.run is not None:
-            self.call_next(chosen.run)
+        self._toggle(HelpScreen(self.screen, words), self.call_next)
 
     # What the services say
 

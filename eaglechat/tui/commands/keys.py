@@ -130,10 +130,6 @@ def textual_keymap(keymap: Keymap) -> dict[str, str]:
     }
 
 
-def command_of(binding: Binding) -> Command | None:
-    return BY_ID.get((binding.id or "").removesuffix(_PRIORITY_SUFFIX))
-
-
 def _parted(command: Command, keys: Sequence[str]) -> list[tuple[str, str, bool]]:
     """The ids, keys and priorities of a command's two bindings. Keys by which no widget types or
     moves come before the focused widget, but for the prompt's own, which wait for the letters
@@ -174,7 +170,7 @@ def active_commands(screen: Screen[Any]) -> list[Active]:
     bound = {
         key: (command, active)
         for key, active in screen.active_bindings.items()
-        if (command := command_of(active.binding)) is not None
+        if (command := BY_ID.get((active.binding.id or "").removesuffix(_PRIORITY_SUFFIX)))
     }
     found: dict[str, Active] = {}
     for command, active in bound.values():

@@ -50,9 +50,9 @@ class Entry:
     """Under which it stands before anything is typed; empty if only typing finds it."""
 
 
-class HelpScreen(ListDialog[Entry, Entry]):
-    """The active commands of a screen with their keys, and a glossary. Dismisses with what was
-    chosen to be run."""
+class HelpScreen(ListDialog[Callable[[], object], Entry]):
+    """The active commands of a screen with their keys, and a glossary. Dismisses with a function
+    that runs what was chosen."""
 
     HEADING = "Help"
     PLACEHOLDER = "search keys, commands, settings and words"
@@ -95,7 +95,7 @@ class HelpScreen(ListDialog[Entry, Entry]):
 
     def choose(self, thing: Entry | None) -> None:
         if thing is not None and thing.run is not None:
-            self.dismiss(thing)
+            self.dismiss(thing.run)
 
 
 def _row(entry: Entry, name: str) -> Table:

@@ -69,7 +69,8 @@ class MoreScreen(EagleModal[None]):
 
 
 def _column(group: Group, held: list[Active], about: EagleScreen[Any]) -> Content:
-    keys = [_named(one) for one in held]
+    keys = [name_of(_seconds(one)[0]) for one in held]
+    keys = [key.upper() if len(key) == 1 else _SHORT.get(key, key) for key in keys]
     width = max(map(len, keys))
     lines = [Content.styled(group, f"bold {MUTED}")]
     for key, one in zip(keys, held, strict=True):
@@ -97,8 +98,3 @@ def _fitting(widths: list[int], available: int) -> list[int]:
 def _seconds(active: Active) -> list[str]:
     """The second keys of a command, after the leader's."""
     return [key.partition(" ")[2] for key in active.keys if key.startswith(f"{LEADER} ")]
-
-
-def _named(active: Active) -> str:
-    name = name_of(_seconds(active)[0])
-    return name.upper() if len(name) == 1 else _SHORT.get(name, name)

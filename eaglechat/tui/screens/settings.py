@@ -75,17 +75,14 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
     def _found(self) -> Iterator[tuple[SettingDoc | None, Content]]:
         table = ""
         for doc in describe():
-            if not all(word in self._all_of(doc) for word in self.words.words):
+            everything = f"{doc.name} {self._row(doc).plain} {self._meaning(doc)}".casefold()
+            if not all(word in everything for word in self.words.words):
                 continue
             if doc.table != table:
                 table = doc.table
                 note = f"  {_NOTES[table]}" if table in _NOTES else ""
                 yield None, Content.assemble((table.capitalize(), "bold $primary"), (note, MUTED))
             yield doc, self._row(doc)
-
-    def _all_of(self, doc: SettingDoc) -> str:
-        """What the filter searches."""
-        return f"{doc.name} {self._row(doc).plain} {self._meaning(doc)}".casefold()
 
     def _row(self, doc: SettingDoc) -> Content:
         return Content.assemble((f"  {doc.key:{_NAME_CELLS}}", ""), *self._control(doc))

@@ -57,22 +57,20 @@ class Away:
         elif self._began is not None:
             took, self._began = self._clock() - self._began, None
             self.show("done")
-            if not self._is_watched() and took >= self._settings().interface.notify_after:
-                self._notify(_plain(f"Reply finished: {about}"))
+            interface = self._settings().interface
+            if self._is_watched() or took < interface.notify_after or interface.notify == "off":
+                return
+            notice = f"\x1b]9;{_plain(f'Reply finished: {about}')}\x07"
+            if "TMUX" in self._environment:
+                # tmux passes on what is wrapped like this, if allow-passthrough is on.
+                notice = f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\"
+            self.write("\x07" if interface.notify == "bell" else notice)
         elif self._is_watched():
             self.show(about)
 
     def forget(self) -> None:
         """The chat was left: its reply is followed no longer."""
         self._began = None
-
-    def _notify(self, text: str) -> None:
-        how, notice = self._settings().interface.notify, f"\x1b]9;{text}\x07"
-        if "TMUX" in self._environment:
-            # tmux passes on what is wrapped like this, if allow-passthrough is on.
-            notice = f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\"
-        if how != "off":
-            self.write("\x07" if how == "bell" else notice)
 
 
 def _plain(text: str) -> str:

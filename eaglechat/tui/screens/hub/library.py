@@ -22,6 +22,8 @@ from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.keys import bindings_of
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
+from eaglechat.tui.screens.hub.downloads import DownloadsScreen
+from eaglechat.tui.screens.hub.search import DraftsScreen
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.drafters import DrafterKind
@@ -155,8 +157,6 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
             self.dismiss(pair_of_models(thing))
 
     def _find_drafts(self, target: LocalModel, *, here_only: bool = False) -> None:
-        from eaglechat.tui.screens.hub.search import DraftsScreen
-
         drafts = DraftsScreen(self._services, target.path, here_only=here_only)
         self.open(drafts, self.dismiss)
 
@@ -185,7 +185,9 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
 
                 desk.queue().fetch(model.name, newer.files(desk.hub, model))
 
-            self.in_background(get, lambda _: self._show_downloads(), self._fail)
+            self.in_background(
+                get, lambda _: self.open(DownloadsScreen(self._services), self.dismiss), self._fail
+            )
         else:
             self.say("Asking the Hub which models it has newer versions of…")
 
@@ -202,11 +204,6 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
     def _take_newer(self, newer: set[str]) -> None:
         self._newer = newer
         self._list_anew()
-
-    def _show_downloads(self) -> None:
-        from eaglechat.tui.screens.hub.downloads import DownloadsScreen
-
-        self.open(DownloadsScreen(self._services), self.dismiss)
 
     def action_remove(self) -> None:
         if self.highlighted is not None:

@@ -38,7 +38,6 @@ from eaglechat.words.gain import measured_here
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.chat.store import ChatSummary
-    from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.queue import Install
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.settings.config_file import Problem
@@ -132,20 +131,20 @@ class MenuScreen(EagleScreen[None]):
 
     def _find_places(self, typed: str, *, then_choose: bool = False) -> None:
         def take(places: list[files.Place]) -> None:
-            self._take_places(typed, places)
-            if then_choose:
-                self._choose_place()
+            if typed != self.query_one(Filter).value:
+                return
+            if places != self._places:
+                self._places = places
+                self._list_anew(is_filtered_anew=True)
+            pairs = [place.pair for place in places if place.pair is not None]
+            self._inspect_all([pair for pair in pairs if pair.to_load not in self._statuses])
+            offer = self._highlighted_offer()
+            if then_choose and offer is not None and offer.pair is not None:
+                self._choose_pair(offer, offer.pair)
+            elif then_choose:
+                self.action_complete()
 
         self.in_background(lambda: files.places(typed), take)
-
-    def _take_places(self, typed: str, places: list[files.Place]) -> None:
-        if typed != self.query_one(Filter).value:
-            return
-        if places != self._places:
-            self._places = places
-            self._list_anew(is_filtered_anew=True)
-        pairs = [place.pair for place in places if place.pair is not None]
-        self._inspect_all([pair for pair in pairs if pair.to_load not in self._statuses])
 
     def _list_anew(self, *, is_filtered_anew: bool = False) -> None:
         """Build the list, and highlight what was highlighted, or what matches the filter best."""
@@ -202,10 +201,6 @@ class MenuScreen(EagleScreen[None]):
 
     def _highlighted_offer(self) -> OfferedPair | None:
         return self._offers.get(self._looked_at or "")
-
-    def _highlighted_chat(self) -> ChatSummary | None:
-        chats = {f"chat:{chat.name}": chat for chat in self._chats or ()}
-        return chats.get(self._looked_at or "")
 
     def _known(self, offer: OfferedPair) -> Known:
         pair, settings = offer.pair, self._services.settings.current.engine
@@ -323,9 +318,10 @@ class MenuScreen(EagleScreen[None]):
     @on(Input.Submitted, "#filter")
     @on(OptionList.OptionSelected)
     async def _choose(self) -> None:
-        if (chat := self._highlighted_chat()) is not None:
-            self._resume(chat)
-            return
+        for chat in self._chats or ():
+            if self._looked_at == f"chat:{chat.name}":
+                self._resume(chat)
+                return
         offer = self._highlighted_offer()
         self._draw_moving()
         if self._places is not None:
@@ -341,8 +337,11 @@ class MenuScreen(EagleScreen[None]):
                 self._load(offer.pair)
             else:
                 self._choose_pair(offer, offer.pair)
-        elif offer.entry is not None:
-            self._show_plan(offer.entry)
+        elif (entry := offer.entry) is not None:
+            from eaglechat.tui.screens.hub.plan import PlanScreen
+
+            plan = PlanScreen(self._services, entry)
+            self.open(plan, lambda _started: self._show_downloads(entry.name))
 
     def action_complete(self) -> None:
         """Put the highlighted directory or file behind what is typed."""
@@ -352,13 +351,6 @@ class MenuScreen(EagleScreen[None]):
             if looked_at == key:
                 words.value = place.typed
                 words.action_end()
-
-    def _choose_place(self) -> None:
-        offer = self._highlighted_offer()
-        if offer is not None and offer.pair is not None:
-            self._choose_pair(offer, offer.pair)
-        else:
-            self.action_complete()
 
     def _choose_pair(self, offer: OfferedPair, pair: Pair) -> None:
         known = self._known(offer)
@@ -384,12 +376,12 @@ class MenuScreen(EagleScreen[None]):
             self.notify(said, severity="error")
             self._read_chats()
 
-        self.in_background(lambda: self._services.chats.read(row.name), self._resume_read, fail)
+        def take(chat: SavedChat) -> None:
+            # Its key may come twice before the chat is read.
+            if self.is_on_top:
+                self._services.doors.resume(chat)
 
-    def _resume_read(self, chat: SavedChat) -> None:
-        # Its key may come twice before the chat is read.
-        if self.is_on_top:
-            self._services.doors.resume(chat)
+        self.in_background(lambda: self._services.chats.read(row.name), take, fail)
 
     # Other screens are imported when they are opened: the menu is shown before that.
 
@@ -415,12 +407,6 @@ class MenuScreen(EagleScreen[None]):
             self.notify("Drafts are found for models on this machine and on the Hub.")
         elif (of := offer.pair.target if offer.pair is not None else offer.entry) is not None:
             self.open(DraftsScreen(self._services, of), self._load)
-
-    def _show_plan(self, entry: CatalogueEntry) -> None:
-        from eaglechat.tui.screens.hub.plan import PlanScreen
-
-        plan = PlanScreen(self._services, entry)
-        self.open(plan, lambda _started: self._show_downloads(entry.name))
 
     def action_library(self) -> None:
         from eaglechat.tui.screens.hub.library import LibraryScreen

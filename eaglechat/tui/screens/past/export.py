@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,19 +92,19 @@ class ExportScreen(ListDialog[None, _Choice]):
             write_atomically(file, content)
             return file
 
-        self.in_background(export, self._end, partial(self._fail, folder))
+        def end(written: str | Path) -> None:
+            if isinstance(written, Path):
+                self.notify(f"Exported to {written}")
+            else:
+                desktop.copy(self.app, written, "the chat as Markdown")
+            self.dismiss()
 
-    def _end(self, written: str | Path) -> None:
-        if isinstance(written, Path):
-            self.notify(f"Exported to {written}")
-        else:
-            desktop.copy(self.app, written, "the chat as Markdown")
-        self.dismiss()
+        def fail(error: Exception) -> None:
+            said = f"The chat was not exported: {wording.why(error)} ({folder})."
+            self.notify(f"{said} Try another folder, or the clipboard.", severity="error")
+            self.query_one(Input).focus()
 
-    def _fail(self, folder: str, error: Exception) -> None:
-        said = f"The chat was not exported: {wording.why(error)} ({folder})."
-        self.notify(f"{said} Try another folder, or the clipboard.", severity="error")
-        self.query_one(Input).focus()
+        self.in_background(export, end, fail)
 
 
 def _here() -> str:

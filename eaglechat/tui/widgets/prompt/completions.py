@@ -9,24 +9,19 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from eaglechat.tui.commands.slash import Completion, CompletionList
+from eaglechat.tui.widgets.filter import Rows
 
 _NAME_CELLS = 24
 
 
-class Completions(OptionList):
+class Completions(Rows):
     """The prompt keeps the focus and sets what is offered."""
 
     DEFAULT_CSS = """
     Completions {
         height: auto;
         max-height: 9;
-        margin: 0;
-        padding: 0;
-        border: none;
         background: $surface;
-        scrollbar-size-vertical: 1;
-        text-wrap: nowrap;
-        text-overflow: ellipsis;
     }
     """
 
@@ -34,7 +29,7 @@ class Completions(OptionList):
 
     def __init__(self, take: Callable[[Completion, int], None]) -> None:
         """`take` gets a completion that was clicked, and the column from which on it replaces."""
-        super().__init__(id="completions", compact=True)
+        super().__init__(id="completions")
         self.display = False
         self.offered: CompletionList | None = None
         self._take = take

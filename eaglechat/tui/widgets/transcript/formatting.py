@@ -130,7 +130,11 @@ class GrowingText:
             self._line = None
             self._keep(f"{_source(rest)}\n")
         self._open = self._draw(last, is_over=is_over)
-        self._show_ghost(neutralise(ghost))
+        row, ghost = self.rows[-1], neutralise(ghost)
+        shown = ghost if ghost[:1] == " " else f" {ghost}"
+        cells = sum(cell_len(piece.shown) for piece in row) + cell_len(shown)
+        if ghost and row[-1].style != COPY and cells <= self._width:
+            row.append(Piece(shown, REJECTED, row[-1].stop, row[-1].stop))
         pairs = enumerate(zip(before, self.rows[first:], strict=False))
         same = min(len(before), len(self.rows) - first)
         return first + next((place for place, (old, new) in pairs if old != new), same)
@@ -148,12 +152,6 @@ class GrowingText:
         del self.rows[self._n_drawn :]
         self.rows += rows
         self._keep(source)
-
-    def _show_ghost(self, ghost: str) -> None:
-        row = self.rows[-1]
-        shown = ghost if ghost[:1] == " " else f" {ghost}"
-        if ghost and row[-1].style != COPY and _cells(row) + cell_len(shown) <= self._width:
-            row.append(Piece(shown, REJECTED, row[-1].stop, row[-1].stop))
 
     def _keep(self, text: str) -> None:
         """All rows, with this text at their end, are drawn for good."""
@@ -197,10 +195,6 @@ class GrowingText:
             pieces.append(Piece("copy", COPY, end, end))
         margin = line.margin if is_begun else line.first
         return wrap(pieces, self._width, self._at, margin, line.margin)
-
-
-def _cells(row: Row) -> int:
-    return sum(cell_len(piece.shown) for piece in row)
 
 
 def _lines(runs: Iterable[Run]) -> list[list[Run]]:

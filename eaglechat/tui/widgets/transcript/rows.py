@@ -66,11 +66,6 @@ class Rows:
         self.drawn[place] = self._new(self.entries[place])
         self._add_up(place)
 
-    def forget_strips(self) -> None:
-        """Selections, marks or styles changed."""
-        for one in self.drawn:
-            one.strips.clear()
-
     def place_at(self, row: int) -> int:
         """The index of the entry at a row, or of the nearest one."""
         return min(max(bisect_right(self.tops, row) - 1, 0), max(len(self.drawn) - 1, 0))

@@ -349,7 +349,8 @@ class Transcript(ScrollView):
             self._drawn_rows_changed()
 
     def _drawn_rows_changed(self) -> None:
-        self.rows.forget_strips()
+        for drawn in self.rows.drawn:
+            drawn.strips.clear()
         self.refresh()
 
     # Drawing
@@ -612,13 +613,10 @@ class Transcript(ScrollView):
         return item
 
     def _copy_block(self, code: Code) -> None:
-        desktop.copy(self.app, code.text, _code_in_words(code))
-
-
-def _code_in_words(code: Code) -> str:
-    count = wording.plural(len(code.text.splitlines()), "line")
-    first = next((line.strip() for line in code.text.splitlines() if line.strip()), "")
-    return f"{count} of {code.language or 'code'}, “{wording.fitting(first, 40)}”"
+        lines = code.text.splitlines()
+        first = next(filter(str.strip, lines), "").strip()
+        count, language = wording.plural(len(lines), "line"), code.language or "code"
+        desktop.copy(self.app, code.text, f"{count} of {language}, “{wording.fitting(first, 40)}”")
 
 
 def _highlighted(
