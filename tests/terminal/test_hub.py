@@ -81,8 +81,7 @@ def test_a_pair_is_chosen_killed_in_mid_download_gone_on_with_converted_and_chat
         terminal.wait_for(r"Download: 137.7 MB\. Free on the disk")
         terminal.wait_for("Memory: ")
         terminal.keys("Enter")
-        terminal.wait_for(lambda screen: percent(screen, "total") >= 15)
-        screen = terminal.wait_for(r"total\s.*MB/s\s+\d+:\d\d left")
+        screen = terminal.wait_for(r" (1[5-9]|[2-9]\d)% .* of 137\.7 MB .*MB/s\s+\d+:\d\d left")
         assert 0 < percent(screen, "small-Q4_1.gguf") < 100
         terminal.kill()
         terminal.wait_for("exit status 137")
