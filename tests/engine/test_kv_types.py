@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from eaglechat.engine.drafters.eagle3 import draft_window
-from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.pair import LoadedPair
 from eaglechat.gguf.pairing import check_pair
 from eaglechat.gguf.preflight import DRAFT_WINDOW
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import LoadOptions
-from eaglechat.wire.stats import stats_of
-from tests.engine.rig import open_rig
-
-PROMPT = "Write a quicksort algorithm in Python. Write code only."
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])
@@ -44,14 +39,3 @@ def test_a_draft_looks_back_no_further_than_it_was_trained_to(
     assert draft is not None
     draft = replace(draft, fields={**draft.fields, DRAFT_WINDOW: 64})
     assert draft_window(draft, wanted) == is_seen
-
-
-@pytest.mark.real
-@pytest.mark.slow
-def test_a_target_cache_in_q8_0_is_drafted_for_as_well(real_models: tuple[Model, Model]) -> None:
-    accepted = []
-    for kv_type in ("f16", "q8_0"):
-        with open_rig(*real_models, kv_type=kv_type) as rig:
-            reply = rig.reply(rig.prompt(PROMPT), max_tokens=128)
-        accepted.append(stats_of(reply.rounds).accepted / reply.end.tokens)
-    assert accepted[1] == pytest.approx(accepted[0], rel=0.25)

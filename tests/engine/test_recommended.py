@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -9,14 +10,6 @@ import pytest
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.pair import recommended_sampling
 from eaglechat.settings.model import Settings
-
-
-class _Metadata:
-    def __init__(self, **values: str) -> None:
-        self._values = values
-
-    def metadata(self, key: str) -> str | None:
-        return self._values.get(key.removeprefix("general.sampling."))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +27,9 @@ class _Metadata:
     ],
 )
 def test_what_makes_sense_of_it_is_read(values: dict[str, str], found: dict[str, float]) -> None:
-    assert recommended_sampling(cast(Model, _Metadata(**values))) == found
+    fields = {f"general.sampling.{name}": value for name, value in values.items()}
+    model = cast(Model, SimpleNamespace(metadata=fields.get))
+    assert recommended_sampling(model) == found
 
 
 def test_what_somebody_has_set_wins_over_what_is_recommended() -> None:

@@ -168,17 +168,6 @@ def test_after_out_of_memory_the_gpu_is_left_out_and_nothing_is_remembered(
     assert "its memory ran out: close other programs, lower engine.n_ctx" in error.message
 
 
-def test_a_setting_of_the_users_is_kept_and_named_as_the_likely_cause(
-    start: Start, tiny_files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    client = start("SIGSEGV", "1", "flash_attention")
-    answer = client.expect(p.Error, load(tiny_files, flash_attention="on", n_gpu_layers=7))
-    assert "engine.flash_attention = on, engine.n_gpu_layers = 7" in answer.message
-    assert "without repacked weights too" in answer.message
-    assert loads(tmp_path) == [(), ("extra_buffers",)]
-    assert client.died is not None
-
-
 def test_an_engine_that_always_crashes_says_so_and_nothing_is_remembered(
     start: Start,
     tiny_files: tuple[Path, Path],
@@ -224,18 +213,6 @@ def test_a_signal_from_outside_in_a_load_is_no_crash_of_the_pair(
     assert load_of(start("hang", "never", "gpu"), tiny_files) == ()
 
 
-def test_what_was_asked_behind_the_load_is_answered_by_the_new_engine(
-    start: Start, tiny_files: tuple[Path, Path]
-) -> None:
-    client = start("SIGSEGV", "1", "flash_attention")
-    user = p.Message(role="user", content="the cat")
-    client.ask(load(tiny_files))
-    chat = client.answer(p.Chat(messages=(user,), max_tokens=5))
-
-    assert isinstance(chat.last, p.Done)
-    assert sum(isinstance(news, p.Hello) for news in client.heard) == 2
-
-
 def test_a_crash_in_a_load_that_was_cancelled_costs_the_next_one_nothing(
     start: Start, tiny_files: tuple[Path, Path], other_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -246,14 +223,16 @@ def test_a_crash_in_a_load_that_was_cancelled_costs_the_next_one_nothing(
     client.process.suspend()
     first = client.ask(load(tiny_files))
     second = client.ask(load(other_files))
-    chat = client.ask(p.Chat(messages=(p.Message(role="user", content="the cat"),)))
+    request = p.Chat(messages=(p.Message(role="user", content="the cat"),), max_tokens=5)
+    chat, behind = client.ask(request), client.ask(request)
     client.link.send(p.Cancel(id=chat.id))
     crashed = client.process
     crashed.send_signal(11)
     crashed.resume()
-    client.end(second)
+    client.end(second, behind)
 
     assert isinstance(second.last, p.Loaded)
+    assert behind.last.end.finish_reason is FinishReason.LENGTH
     assert after_crashes(second.last.pair.left_out) == ()
     assert not second.of(p.Restarting)
     assert isinstance(first.last, p.Error)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglechat.links.crashes import crash, starts_again, with_less, without
+from eaglechat.links.crashes import crash, likely_cause, starts_again, with_less, without
 from eaglechat.wire.protocol import Load, LoadOptions
 
 options = st.builds(
@@ -50,18 +50,23 @@ def test_a_load_is_tried_again_at_most_twice_each_time_with_less(
 @pytest.mark.skipif(sys.platform == "win32", reason="the exit statuses of POSIX")
 @pytest.mark.parametrize(
     ("status", "name"),
-    [(-11, "SIGSEGV"), (-4, "SIGILL"), (-6, "SIGABRT"), (139, "SIGSEGV"), (134, "SIGABRT")],
+    [
+        *((-11, "SIGSEGV"), (-4, "SIGILL"), (-6, "SIGABRT"), (139, "SIGSEGV"), (134, "SIGABRT")),
+        # Ends that somebody wanted.
+        *((status, None) for status in (None, 0, 1, 3, -9, -15, 137, 143, 255, -999)),
+    ],
 )
-def test_a_crash_is_named(status: int, name: str) -> None:
+def test_a_crash_is_named(status: int | None, name: str | None) -> None:
     assert crash(status) == name
 
 
-@pytest.mark.parametrize("status", [None, 0, 1, 3, -9, -15, 137, 143, 255, -999])
-def test_an_end_that_somebody_wanted_is_no_crash(status: int | None) -> None:
-    assert crash(status) is None
-
-
 def test_the_sentences() -> None:
+    chosen = LoadOptions(flash_attention="on", n_gpu_layers=7)
+    load = Load(target="m", options=chosen, leave_out=("extra_buffers",))
+    assert likely_cause(load, []) == (
+        ", without repacked weights too; the likely cause is a setting of yours: "
+        "engine.flash_attention = on, engine.n_gpu_layers = 7"
+    )
     assert without(("amx",)) == "without AMX"
     assert without(("amx", "extra_buffers", "gpu")) == "without AMX, repacked weights and the GPU"
     assert starts_again("SIGILL", ("extra_buffers",), "/log/engine-crash.log") == (

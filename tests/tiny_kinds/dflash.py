@@ -8,13 +8,12 @@ gets what follows id_last after i - 1 steps, and the output matrix goes one step
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from tests import tiny
 from tests.tiny_kinds.cycle import (
     N_EMBD,
     NORMED,
@@ -36,6 +35,8 @@ _HEAD_DIM = 64
 _ROPE_BASE = 4.0
 _CONV_KERNEL, _CONV_GROUP = 3, 32
 _TOP_K = 4
+_LAYERS = [1, 2, 3]
+"""Those of the target whose inputs it reads."""
 
 
 def write_dflash(
@@ -44,20 +45,17 @@ def write_dflash(
     variant: Variant = "dflash",
     wrong: float = 0.0,
     block_size: int = 8,
-    layers: Sequence[int] = (1, 2, 3),
     from_features: bool = False,
     mrope: bool = False,
     causal: bool | None = None,
     blur: bool = False,
-    template: str = tiny.TEMPLATE,
 ) -> Path:
     """`dspark` drafts a token with its first row too, `dspark-bonus` does not. Both have a Markov
     head and a confidence that knows what stays wrong; `dflash2` has a selector. These are right
     after the `repaired_tokens` among the wrong ones.
 
-    `wrong` is the share of tokens after which the block is wrong, `layers` are those of the target
-    whose inputs it reads. `from_features`: its embeddings say nothing, all that it knows comes from
-    the target's layers.
+    `wrong` is the share of tokens after which the block is wrong. `from_features`:
+    its embeddings say nothing, all that it knows comes from the target's layers.
     `mrope`: for a target with positions of several numbers. `causal` is what the header says;
     None: nothing. `blur`: attention that looks at the whole block, so that each row counts.
     """
@@ -67,10 +65,9 @@ def write_dflash(
         blocks=1,
         n_heads=block_size,
         head_dim=_HEAD_DIM,
-        template=template,
         more={"block_size": block_size},
     )
-    file.writer.add_array(file.key("target_layers"), [int(layer) for layer in layers])
+    file.writer.add_array(file.key("target_layers"), _LAYERS)
     file.writer.add_float32(file.key("rope.freq_base"), _ROPE_BASE)
     if mrope:
         file.writer.add_array(file.key("rope.dimension_sections"), [_HEAD_DIM // 2, 0, 0, 0])
@@ -84,7 +81,7 @@ def write_dflash(
     if from_features or wrong_after:
         # The second best is right, for a selector to choose.
         file.tensor("output.weight", output_head(wrong_after, second=0.5))
-    file.tensor("fc.weight", np.hstack([np.eye(N_EMBD) / len(layers)] * len(layers)))
+    file.tensor("fc.weight", np.hstack([np.eye(N_EMBD) / len(_LAYERS)] * len(_LAYERS)))
     file.norms("enc.output_norm", "output_norm", "blk.0.attn_norm", "blk.0.ffn_norm")
     # The first row of DSpark's block is a step ahead.
     _write_attention(file, block_size, ahead=1 if variant == "dspark" else 0, blur=blur)

@@ -6,12 +6,10 @@ on in the cycle; the others look anywhere, and add what `mix` lets them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tests import tiny
 from tests.tiny_kinds.cycle import (
     N_EMBD,
     NORMED,
@@ -24,6 +22,8 @@ from tests.tiny_kinds.cycle import (
 from tests.tiny_kinds.model_file import ModelFile
 
 _HEADS, _HEAD_DIM = 6, 32
+_LAYERS = [1, 2, 3]
+"""Those of the target whose inputs it reads."""
 _ROPE_BASE = 4.0
 """Turns keys by so much a position that those of others do not fit."""
 
@@ -34,21 +34,17 @@ def write_eagle3(
     mix: float = 0.0,
     wrong: float = 0.0,
     token_weight: float = 0.0,
-    layers: Sequence[int] = (1, 2, 3),
-    template: str = tiny.TEMPLATE,
 ) -> Path:
     """`wrong` is the share of tokens after which it is wrong. `token_weight` is how much it takes
     from the token that a row is paired with: with 0 it goes by the target's layers alone. Its own
     vocabulary is the regular tokens; embeddings are the target's."""
-    file = ModelFile(
-        path, "eagle3", blocks=1, n_heads=_HEADS, head_dim=_HEAD_DIM, mix=mix, template=template
-    )
-    file.writer.add_array(file.key("target_layers"), [int(layer) for layer in layers])
+    file = ModelFile(path, "eagle3", blocks=1, n_heads=_HEADS, head_dim=_HEAD_DIM, mix=mix)
+    file.writer.add_array(file.key("target_layers"), _LAYERS)
     file.writer.add_uint32(file.key("target_hidden_size"), N_EMBD)
     file.writer.add_float32(file.key("rope.freq_base"), _ROPE_BASE)
     file.tensor("output.weight", output_head(wrong_tokens(wrong))[:N])
     file.writer.add_tensor("d2t", np.arange(N, dtype=np.int64))
-    file.tensor("fc.weight", np.hstack([np.eye(N_EMBD) / len(layers)] * len(layers)))
+    file.tensor("fc.weight", np.hstack([np.eye(N_EMBD) / len(_LAYERS)] * len(_LAYERS)))
     file.norms("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm")
     own = _HEADS * _HEAD_DIM // 2
     # A row reads [token, state], both normed.

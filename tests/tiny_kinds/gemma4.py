@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tests import tiny
 from tests.tiny_kinds.cycle import N_EMBD, NORMED, forward, output_head, wrong_tokens
 from tests.tiny_kinds.model_file import ModelFile
 
@@ -19,13 +18,11 @@ _IS_SLIDING = [True, False]
 _ASSISTANT_N_EMBD = 128
 
 
-def write_gemma4(
-    path: Path, *, mix: float = 0.0, window: int = 64, template: str = tiny.TEMPLATE
-) -> Path:
+def write_gemma4(path: Path, *, mix: float = 0.0) -> Path:
     """Two blocks. `mix` lets the history decide what follows: the more, the less of a draft is
-    accepted. `window` is that of the sliding layer, in positions."""
+    accepted."""
     more = {"embedding_length_per_layer_input": 0, "attention.shared_kv_layers": 0}
-    file = _open(path, "gemma4", window=window, template=template, more=more)
+    file = _open(path, "gemma4", more=more)
     file.ends()
     for layer in range(len(_IS_SLIDING)):
         block = f"blk.{layer}"
@@ -41,8 +38,6 @@ def write_gemma4_assistant(
     mix: float = 0.0,
     wrong: float = 0.0,
     token_weight: float = 0.0,
-    window: int = 64,
-    template: str = tiny.TEMPLATE,
 ) -> Path:
     """Two blocks without keys and values; wider than the target, as the width of a state must not
     be taken for that of the target.
@@ -60,8 +55,6 @@ def write_gemma4_assistant(
         "gemma4-assistant",
         n_embd=_ASSISTANT_N_EMBD,
         seed=11,
-        window=window,
-        template=template,
         more=more,
     )
     # Tied: its output is the bigram, and no token of its own is ever embedded.
@@ -89,8 +82,6 @@ def _open(
     path: Path,
     architecture: str,
     *,
-    window: int,
-    template: str,
     more: dict[str, int],
     n_embd: int = N_EMBD,
     seed: int = 7,
@@ -100,7 +91,7 @@ def _open(
         "attention.key_length_swa": _HEAD_DIM,
         "attention.value_length_swa": _HEAD_DIM,
         "rope.dimension_count_swa": _HEAD_DIM,
-        "attention.sliding_window": window,
+        "attention.sliding_window": 64,
     }
     file = ModelFile(
         path,
@@ -110,7 +101,6 @@ def _open(
         head_dim=_HEAD_DIM,
         mix=1.0,
         seed=seed,
-        template=template,
         more={**sliding, **more},
     )
     file.writer.add_array(file.key("attention.sliding_window_pattern"), _IS_SLIDING)

@@ -33,7 +33,6 @@ class ModelFile:
         head_dim: int = 32,
         mix: float = 0.0,
         seed: int = 7,
-        template: str = tiny.TEMPLATE,
         more: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """`more` are whole numbers of the header, by key."""
@@ -55,7 +54,7 @@ class ModelFile:
         }
         tiny.write_shape(self.writer, {**shape, **more})
         # The merge is of two characters that are no tokens.
-        tiny.write_vocabulary(self.writer, template, TOKENS, merge="Ã ©")
+        tiny.write_vocabulary(self.writer, tiny.TEMPLATE, TOKENS, merge="Ã ©")
         self.writer.add_mask_token_id(TOKENS.index("<mask>"))
 
     def key(self, name: str) -> str:

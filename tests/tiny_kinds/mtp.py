@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tests import tiny
 from tests.tiny_kinds.cycle import N_EMBD, NORMED, forward, output_head, wrong_tokens
 from tests.tiny_kinds.model_file import N_FF, ModelFile
 
@@ -26,7 +25,6 @@ def write_hy_v3(
     token_weight: float = 0.0,
     strip: bool = False,
     mtp_only: bool = False,
-    template: str = tiny.TEMPLATE,
 ) -> Path:
     """Three dense blocks, and `heads` that draft a token each, one from the state of the other.
 
@@ -38,7 +36,7 @@ def write_hy_v3(
     """
     trunk = 3
     more = {"nextn_predict_layers": heads, "expert_feed_forward_length": N_FF}
-    file = ModelFile(path, "hy_v3", blocks=trunk + heads, mix=mix, template=template, more=more)
+    file = ModelFile(path, "hy_v3", blocks=trunk + heads, mix=mix, more=more)
     file.writer.add_float32(file.key("rope.freq_base"), 10_000.0)
     file.ends()
     for layer in range(trunk + heads):
@@ -62,7 +60,6 @@ def write_qwen35(
     strip: bool = False,
     strip_block: bool = False,
     mtp_only: bool = False,
-    template: str = tiny.TEMPLATE,
 ) -> Path:
     """Four blocks, of which 0 and 2 are recurrent (gated delta nets), and one head.
 
@@ -78,7 +75,7 @@ def write_qwen35(
         "ssm.time_step_rank": _HYBRID_HEADS,
         "ssm.group_count": _HYBRID_HEADS,
     }
-    file = ModelFile(path, "qwen35", blocks=trunk + 1, mix=mix, template=template, more=more)
+    file = ModelFile(path, "qwen35", blocks=trunk + 1, mix=mix, more=more)
     file.writer.add_array(file.key("rope.dimension_sections"), [6, 5, 5, 0])
     file.writer.add_float32(file.key("rope.freq_base"), 10_000.0)
     file.ends()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from statistics import mean
 
 import pytest
@@ -23,6 +23,7 @@ from tests.engine.auto.pairs import (
     best_ms,
     calibrated,
     chat,
+    edits,
     fixed_choices,
     gpu,
     steady,
@@ -39,12 +40,12 @@ def keeps_the_ledger(reply: Reply) -> bool:
     return reply.ms <= (1.0 + LOSS_SHARE) * reply.plain_ms + reply.dearest_loss_ms
 
 
-@lru_cache
+@cache
 def best_of(name: str, seed: int) -> float:
     return best_ms(replace(PAIRS[name], seed=seed))
 
 
-@lru_cache
+@cache
 def share(name: str, kind: str) -> float:
     """The time of chats with the best fixed choice, as a share of what they take with the
     controller and this kind of calibration."""
@@ -196,3 +197,60 @@ def test_no_draft_is_shorter_than_n_min(name: str) -> None:
 def test_the_same_observations_give_the_same_choices() -> None:
     pair = PAIRS["delays"]
     assert write(pair, 300, Controller()).states == write(pair, 300, Controller()).states
+
+
+# --- n-grams: what they find costs only rows, and has acceptance rates of its own ---
+
+
+def shared(pair: Simulated, controller: Controller) -> float:
+    """The share of rounds that verified what was looked up."""
+    states = [state for reply in chat(pair, controller) for state in reply.states]
+    return mean(state.reason is AutoReason.LOOKED_UP for state in states)
+
+
+def test_copies_are_read_off_many_tokens_at_a_time() -> None:
+    gains = []
+    for seed in SEEDS[:2]:
+        pair = Simulated(BF16, steady(0.6), copies=edits, seed=seed)
+        replies = chat(pair, Controller(calibrated(pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies)
+        gains.append(best_ms(replace(pair, copies=None)) / total_ms(replies))
+    assert mean(gains) >= 1.5
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "quantised on a CPU",
+        pytest.param("bf16, fair draft", marks=pytest.mark.slow),
+        pytest.param("gpu", marks=pytest.mark.slow),
+    ],
+)
+def test_text_that_only_seems_to_repeat_costs_next_to_nothing(name: str) -> None:
+    shares = []
+    for seed in SEEDS:
+        pair = replace(PAIRS[name], seed=seed, copies=lambda _position: 0)
+        without = replace(pair, copies=None)
+        replies = chat(pair, Controller(calibrated(pair)))
+        assert all(keeps_the_ledger(reply) for reply in replies)
+        bare = chat(without, Controller(calibrated(pair)))
+        shares.append(total_ms(bare) / total_ms(replies))
+    assert mean(shares) >= 0.98
+
+
+@pytest.mark.parametrize("name", ["quantised on a CPU", "gpu"])
+def test_a_short_reply_takes_no_long_look_up(name: str) -> None:
+    """In a reply of 64 tokens, a long wrong guess could not be made up for."""
+    pair = replace(PAIRS[name], copies=edits)
+    states = chat(pair, Controller(calibrated(pair)))[0].states
+    early = [state.n for state in states[:25] if state.reason is AutoReason.LOOKED_UP]
+    late = [state.n for state in states if state.reason is AutoReason.LOOKED_UP]
+    assert max(early, default=0) <= 3 < max(late)
+
+
+def test_what_is_found_is_learnt_from_though_it_is_not_proposed() -> None:
+    """After a chat that never repeats itself, copies are verified again within one reply."""
+    quiet = Simulated(BF16, steady(0.6), copies=lambda _position: 0)
+    controller = Controller(calibrated(quiet))
+    assert shared(quiet, controller) < 0.05
+    assert shared(replace(quiet, copies=edits), controller) > 0.2

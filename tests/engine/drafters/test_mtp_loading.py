@@ -66,8 +66,9 @@ def test_kv_caches_are_as_large_as_llama_cpp_allocates(
     files, (n_ctx, kv_type) = write(kind), size
     backend.start_backend(backend.LOG_INFO)
     try:
-        with files.opened("mtp", n_ctx=n_ctx, kv_type=kv_type):
+        with files.opened("mtp", n_ctx=n_ctx, kv_type=kv_type) as pair:
             said = capfd.readouterr().err
+            assert pair.reply(cycle(20)).tokens == cycle(44)[20:]
     finally:
         backend.start_backend(backend.LOG_ERRORS)
     allocated = [float(size) for size in re.findall(r"CPU KV buffer size = +([\d.]+) MiB", said)]

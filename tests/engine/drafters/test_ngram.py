@@ -27,12 +27,6 @@ def test_what_followed_the_same_tokens_is_proposed_as_far_as_allowed() -> None:
     assert proposed([1]) == []
 
 
-def test_the_longest_match_wins_and_among_its_places_the_latest() -> None:
-    text = [7, 1, 2, 3, 9, 1, 2, 4, 8, 1, 2, 5, 7, 1, 2]
-    assert proposed(text, Limits(1)) == [3]
-    assert proposed([6, *text[1:-3], 1, 2], Limits(1)) == [5]
-
-
 def test_a_repetition_goes_on_beyond_the_end_of_the_text() -> None:
     assert proposed([1, 2, 3, 1, 2, 3, 1, 2], Limits(7)) == [3, 1, 2, 3, 1, 2, 3]
     assert proposed([5, 5, 5], Limits(3)) == [5, 5, 5]

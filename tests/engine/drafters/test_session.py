@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from eaglechat.engine.drafters.base import ProcessError
-from eaglechat.engine.drafters.eagle3 import norms_of
+from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, norms_of
+from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.eagle3_session import (
     BadSeqIdError,
     Eagle3Session,
@@ -23,7 +25,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.gguf.header import read_header
 from eaglechat.gguf.preflight import NORM_OUTPUT
 from tests import tiny
-from tests.engine.drafters.by_hand import Models, by_hand, prompt_of, verified
+from tests.engine.drafters.by_hand import Driver, Models, by_hand, prompt_of, verified
 from tests.engine.rig import decode, open_contexts
 
 PROMPTS = (
@@ -248,3 +250,39 @@ def test_two_interleaved_sequences_draft_as_each_alone(tiny_models: Models) -> N
                 rounds.append(one.round())
 
     assert together == alone
+
+
+# --- the drafter below ---
+
+
+def test_closing_again_or_after_the_target_is_harmless_and_use_after_it_an_error(
+    tiny_models: Models,
+) -> None:
+    with open_contexts(*tiny_models) as (target, draft), Batch(target) as batch:
+        drafter = Eagle3Drafter(target, draft)
+        driver = Driver(target, draft, drafter, batch, Limits(3))
+        driver.prefill(prompt_of(target.model))
+        drafter.close()
+        drafter.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            driver.propose()
+        draft.close()
+        target.close()
+        drafter.close()
+
+
+def test_encoder_time_is_counted_once(tiny_models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that stands still but for the encoder, which takes a second."""
+    with by_hand(tiny_models, n_batch_draft=32) as driver:
+        encodes: list[int] = []
+        encode = driver.draft.encode
+        monkeypatch.setattr(
+            driver.draft, "encode", lambda batch: encodes.append(len(batch)) or encode(batch)
+        )
+        monkeypatch.setattr(time, "perf_counter", lambda: float(len(encodes)))
+        driver.prefill(prompt_of(driver.target.model, "the quick brown fox " * 12))
+        driver.round()
+        driver.round()
+
+    assert len(encodes) > 2
+    assert driver.drafter.process_ms == len(encodes) * 1000.0

@@ -20,7 +20,6 @@ from eaglechat.engine.process import rendered, write_reply
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.tui.screens.chat.seen import prompt_seen
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, LoadOptions, Message, Render, Speculation
 from eaglechat.wire.worker import cancelled_by
 from tests import tiny
@@ -122,7 +121,6 @@ def test_a_loaded_pair_goes_on_from_a_checkpoint_and_says_what_they_cost(
         seen = rendered(Render(id=2, messages=messages[:3]), pair)
     assert (reads[1] > 0) is (mib > 0)
     assert (seen.checkpoints > 0) is (mib > 0)
-    assert ("to go back to, 0.0 MiB" in prompt_seen(seen, 512, "hi")) is (mib > 0)
 
 
 def test_a_template_that_refuses_the_next_turn_answers_this_one(tmp_path: Path) -> None:

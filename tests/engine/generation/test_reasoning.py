@@ -48,13 +48,19 @@ def test_the_answer_goes_on_from_where_the_reasoning_was_ended(
     assert list(rig.generator.cache.tokens[: len(written)]) == list(written)
 
 
-def test_a_reply_that_cannot_be_made_to_answer_goes_on(rig: Rig) -> None:
+@pytest.mark.parametrize("part", Part)
+def test_no_reasoning_to_end_and_no_way_to_end_it_leave_a_reply_as_it_is(
+    rig: Rig, part: Part
+) -> None:
     prompt = rig.prompt("the cat sat")
+    parts = thinking(rig, can_end=False)
+    if part is Part.ANSWER:
+        parts = ReplyParts(tagged("y", CLOSES).begin(""), rig.target.model.piece, (1, 2))
 
-    reply = ended_at(rig, prompt, 3, thinking(rig, can_end=False), 3)
+    reply = ended_at(rig, prompt, 3, parts, 3)
 
     assert not any(round_.given for round_ in reply.rounds)
-    assert {token.part for round_ in reply.rounds for token in round_.tokens} == {Part.REASONING}
+    assert {token.part for round_ in reply.rounds for token in round_.tokens} == {part}
     check_bookkeeping(reply, prompt)
 
 
@@ -74,17 +80,6 @@ def test_reasoning_that_has_filled_the_context_ends_the_reply(
         reply = rig.reply(InParts(prompt, thinking(rig)), live=live, max_tokens=None)
         assert reply.end.finish_reason is FinishReason.CONTEXT
         assert len(rig.generator.cache.tokens) == 256
-
-
-def test_an_answer_is_not_ended(rig: Rig) -> None:
-    prompt = rig.prompt("the cat sat")
-    model = rig.target.model
-    parts = ReplyParts(tagged("y", CLOSES).begin(""), model.piece, (1, 2))
-
-    reply = ended_at(rig, prompt, 3, parts, 3)
-
-    assert not any(round_.given for round_ in reply.rounds)
-    assert {token.part for round_ in reply.rounds for token in round_.tokens} == {Part.ANSWER}
 
 
 def test_what_is_held_back_at_the_end_keeps_its_parts(rig: Rig) -> None:

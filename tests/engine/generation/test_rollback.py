@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from eaglechat.engine import pair
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loop import Live
-from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import (
     AUTO,
-    LoadOptions,
-    Message,
     Speculation,
 )
-from eaglechat.wire.records import Round
 from tests import tiny
-from tests.engine.rig import GREEDY, Rig, fresh_reply, open_rig
+from tests.engine.kind_pairs import Write, cycle
+from tests.engine.rig import Rig, drafts_of, fresh_reply, open_rig
 
 
 @pytest.fixture(scope="module")
@@ -86,27 +82,17 @@ def test_rejected_tokens_that_stay_are_an_error_and_the_next_reply_starts_anew(
 
 
 @pytest.mark.parametrize("snapshots", [True, False])
-def test_a_pair_with_such_a_target_drafts_chains_where_there_are_snapshots(
-    tmp_path: Path,
-    tiny_files: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    snapshots: bool,
+def test_a_loaded_pair_with_such_a_target_drafts_chains_where_there_are_snapshots(
+    write: Write, monkeypatch: pytest.MonkeyPatch, snapshots: bool
 ) -> None:
     if not snapshots:
         monkeypatch.setattr(pair, "N_ROLLBACK", 0)
-    headers = check_pair(tiny.write_hybrid_target(tmp_path / "target.gguf"), tiny_files[1])
-    loaded = pair.LoadedPair(headers, LoadOptions(n_ctx=256, n_threads=1))
-    try:
-        prompt = loaded.prompter.conversation([Message(role="user", content="one")])
-        live = Live(Speculation(n_draft_max=3, shape="tree"), 0.0)
-        events = loaded.generator.reply(prompt, GREEDY, live, seed=1, max_tokens=20)
-        rounds = [event for event in events if isinstance(event, Round)]
-        off, chains_only = loaded.info.speculation_off, loaded.info.chains_only
-    finally:
-        loaded.close()
+    with write("qwen35, eagle3").loaded() as loaded:
+        reply = loaded.reply(cycle(20), drafter="eagle3", shape="tree")
+        off, chains_only = loaded.loaded.info.speculation_off, loaded.loaded.info.chains_only
 
-    assert any(round_.drafted for round_ in rounds) is snapshots
-    assert not any(round_.is_tree for round_ in rounds)
+    assert any(drafts_of(reply)) is snapshots
+    assert not any(round_.is_tree for round_ in reply.rounds)
     if snapshots:
         assert off is None
         assert "cannot follow several paths at once" in str(chains_only)

@@ -30,25 +30,26 @@ def window_of(*lengths: int, n_ctx: int = 400, can_shift: bool = True) -> Contex
     return ContextWindow(Lengths(*lengths), n_ctx, can_shift=can_shift)
 
 
-def test_as_few_turns_leave_as_free_a_quarter_of_the_context() -> None:
-    window = window_of(80, 80, 80, 80, 60)
-    assert not window.has_room(1000)
-
-    assert window.move()
-    assert (window.first_turn, window.tokens_dropped, len(window.tokens)) == (2, 160, 230)
+@pytest.mark.parametrize(
+    ("lengths", "can_shift", "n_written", "first_turn"),
+    [
+        # A quarter of the context is free then, or half of it if the rest has to be read again.
+        ((80, 80, 80, 80, 60), True, 0, 2),
+        ((80, 80, 80, 80, 60), False, 0, 3),
+        # What a reply has written counts.
+        ((80, 80, 80, 60), True, 0, 1),
+        ((80, 80, 80, 60), True, 80, 2),
+    ],
+)
+def test_as_few_turns_leave_as_free_enough_of_the_context(
+    lengths: tuple[int, ...], can_shift: bool, n_written: int, first_turn: int
+) -> None:
+    window = window_of(*lengths, can_shift=can_shift)
+    assert window.move(n_written)
+    left = sum(lengths[first_turn:])
+    found = window.first_turn, window.tokens_dropped, len(window.tokens)
+    assert found == (first_turn, sum(lengths) - left, 10 + left)
     assert window.has_room(1000)
-
-
-def test_more_leave_where_the_rest_has_to_be_read_again() -> None:
-    window = window_of(80, 80, 80, 80, 60, can_shift=False)
-    assert window.move()
-    assert len(window.tokens) <= 200
-
-
-def test_what_a_reply_has_written_counts() -> None:
-    window = window_of(80, 80, 80, 60)
-    assert window.move(n_written=80)
-    assert window.first_turn == 2
 
 
 def test_a_short_reply_needs_no_more_room_than_it_can_fill() -> None:
