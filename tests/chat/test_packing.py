@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import zlib
 from typing import Any
 
@@ -151,3 +152,34 @@ def test_what_the_first_store_kept_of_a_reply_is_read() -> None:
     assert record.end is not None
     assert record.stats is not None
     assert (record.end.tokens, record.stats.accepted) == (24, 12)
+
+
+IN_COLUMNS = (
+    b"eNqNkmGPgjAMhv/KZZ85AnKeF/+KMaSOiotzW7ahEsJ/v26IQtTLfWLd2rdvn7LpmG8NsjWzulEVS5hQFV7Z"
+    b"OkuYKisLe1+egOIiYTHCiq03HRP0WSbM49VT7QdQobF6BzshhW+pPF3RswGLihI+87HaUjZCLbFgfTLIfD9k"
+    b"ds8yE5Xslcg2+PToorFFCIBzNDGkrl4fUbl3lrUVtVAU3WtetIgGQgkod6GH0ffqocWnWlxbi9wLraZqqpHy"
+    b"SSmaN+DoLifvXpyEqsltx27k6ZwHBGe0Yt/GeJEulpESR+fiTZYSGQcnI/EW5yHFaw8yXnylWZ8waLwefdTi"
+    b"jOR1QwakOKJsh7NwpZEgVMkPyI9svQfpMMz7+h/J//pHZovJ5ovJnhbzc4c5RRnNvKMYzjOCxRuCQ9EMYTYn"
+    b"OGTMEM4AFhOAHVNxAIvg9N3kx0BsnKs0aEuHXKuAIqd+1DPA1s4/GoCU+oLV2IIcHCBy5ocwd//vPXnbYL/9"
+    b"BcWTOeE="
+)
+"""Two rounds as earlier programs packed them."""
+
+
+def test_rounds_of_earlier_programs_are_read() -> None:
+    first, second = unpack(base64.b64decode(IN_COLUMNS))
+    assert first == Round(
+        0,
+        3,
+        (
+            DraftToken(5, " a", 0.75, drafter="eagle3"),
+            DraftToken(6, " b", 0.5, parent=0, drafter="eagle3"),
+        ),
+        2,
+        1,
+        (Token(5, " a", Origin.ACCEPTED, "eagle3"), Token(7, " c", Origin.CORRECTION)),
+        12,
+        RoundTimings(1.5, 2.25, 0.0, 0.125, 4.0),
+    )
+    assert second.auto == AutoDraft(0, AutoReason.PLAIN_CHECK, (1.0, 2.0), 0.5, 3.0)
+    assert (second.is_plain_check, second.timings.draft_ms, second.n_past) == (True, None, 13)
