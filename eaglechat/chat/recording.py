@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -88,11 +88,27 @@ class Recording:
         self._begin()
 
     def _begin(self) -> None:
-        self.rounds: list[Round] = []
-        """Every round so far."""
+        self._rounds: list[Round] = []
+        self._read: Callable[[], list[Round]] | None = None
         self._texts: dict[Part, list[str]] = {part: [] for part in Part}
         self._counted, self._stretch = SpeculationStats(), Stretch()
         """Of the rounds that were counted so far."""
+
+    def hold(self, answer: str, reasoning: str, read: Callable[[], list[Round]]) -> None:
+        """It wrote these texts. `read` gives its rounds once they are needed: of all replies of a
+        long chat, that takes longer than anything else in opening it."""
+        self._texts = {Part.ANSWER: [answer], Part.REASONING: [reasoning]}
+        self._read = read
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Every round so far."""
+        if self._read is not None:
+            rounds = self._read()
+            self._begin()
+            for round_ in rounds:
+                self._append(round_)
+        return self._rounds
 
     # While it is written
 
@@ -113,7 +129,7 @@ class Recording:
         self._append(round_)
 
     def _append(self, round_: Round) -> None:
-        self.rounds.append(round_)
+        self._rounds.append(round_)
         for token in round_.tokens:
             if token.part is not None:
                 self._texts[token.part].append(token.text)

@@ -24,7 +24,7 @@ from eaglechat.chat.saved_chat import ChatHeader, SavedChat, title_of
 from eaglechat.chat.search import excerpt, parse, plain_words
 from eaglechat.chat.turns import Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
-from eaglechat.wire.records import ReplyEnd
+from eaglechat.wire.records import ReplyEnd, Round
 from eaglechat.wire.stats import SpeculationStats
 
 if TYPE_CHECKING:
@@ -491,13 +491,20 @@ def _recording(db: sqlite3.Connection, turn: sqlite3.Row) -> Recording:
     record = msgspec.json.decode(turn["reply"], type=ReplyRecord)
     query = "SELECT packed FROM rounds WHERE turn = ? ORDER BY place"
     pieces = db.execute(query, (turn["key"],)).fetchall()
-    try:
-        rounds = [round_ for (packed,) in pieces for round_ in unpack(packed)]
-    except ValueError:
-        rounds = [text_alone(turn["said"], turn["thought"])]
-    recording = Recording(record.terms)
-    for round_ in rounds:
-        recording.add(round_)
+    recording, texts = Recording(record.terms), (turn["said"], turn["thought"])
+
+    def read() -> list[Round]:
+        try:
+            return [round_ for (packed,) in pieces for round_ in unpack(packed)]
+        except ValueError:
+            return [text_alone(*texts)]
+
+    if any(texts):
+        recording.hold(*texts, read)
+    else:
+        # Of what a killed program was writing, only the rounds are known.
+        for round_ in read():
+            recording.add(round_)
     recording.speculation_stopped = record.speculation_stopped
     if record.end is not None:
         recording.finish(record.end, record.stats)

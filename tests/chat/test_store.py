@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat import store as chat_store
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart
 from eaglechat.chat.saved_chat import title_of
@@ -175,6 +176,23 @@ def test_no_chat_fills_the_list_and_the_latest_come_first(store: ChatStore) -> N
 
 
 # One program after another
+
+
+def test_a_chat_is_opened_without_reading_its_rounds(
+    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, opened = left_chat(tmp_path, "why?", "and then?"), list[bytes]()
+    unpack = chat_store.unpack
+    monkeypatch.setattr(
+        chat_store, "unpack", lambda packed: opened.append(packed) or unpack(packed)
+    )
+    chat = store.read(name)
+    assert [turn.text for turn in chat.turns.path][1::2] == ["so it is"] * 2
+    assert not opened
+    reply = chat.turns.last_reply
+    assert reply is not None
+    assert "".join(one.text for one in reply.recording.rounds) == "so it is"
+    assert len(opened) == 1
 
 
 def test_rounds_that_are_damaged_are_text(store: ChatStore, tmp_path: Path) -> None:
