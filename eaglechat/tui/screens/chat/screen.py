@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
+from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -153,6 +154,7 @@ class ChatScreen(EagleScreen[None]):
         self._is_to_draw = self._has_changed = True
         self._numbers_at = 0.0
         """The time at which the figures were drawn last."""
+        self._late_numbers: Timer | None = None
         self.editing: Editing | None = None
         self._queued: str | None = None
         """The text of the prompt that is sent as soon as the reply ends; None if none is."""
@@ -340,14 +342,21 @@ class ChatScreen(EagleScreen[None]):
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
-            if time.monotonic() >= self._numbers_at + NUMBERS_EVERY_S:
+            wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
+            if wait <= 0:
                 self.show_numbers()
+            elif self._late_numbers is None:
+                # In case no frame follows soon.
+                self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
         if self._queued is not None and session.running is None and not self.load.is_open:
             self._send_queued()
 
     def show_numbers(self) -> None:
         """Bring the panel, the status line, the legend and the titles up to date at once."""
         self._numbers_at = time.monotonic()
+        if self._late_numbers is not None:
+            self._late_numbers.stop()
+            self._late_numbers = None
         session = self.session
         is_flat = self.has_class("-panel-flat")
         self.query_one("#panel", SpeculationPanel).show(session, is_close=is_flat)
