@@ -363,7 +363,7 @@ async def test_history_is_written_as_the_chat_goes_and_reopened(
 async def test_the_transcript_shows_where_the_context_begins(drive: Drive, tmp_path: Path) -> None:
     def above_the_mark(user: Driver) -> list[str]:
         """The questions that are marked as no longer in the context."""
-        entries = user.chat.transcript.rows.entries
+        entries = [one.entry for one in user.chat.transcript.rows.drawn]
         marks = [place for place, entry in enumerate(entries) if entry.kind == "window"]
         if not marks:
             return []

@@ -42,7 +42,6 @@ class KeyLine(Static):
         """`offers` says what stands there; without it, the commands that have a label do."""
         super().__init__()
         self._offers = offers or self._with_a_label
-        self._drawn = Content("")
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self._follow())
@@ -51,9 +50,8 @@ class KeyLine(Static):
         self._follow()
 
     def _follow(self) -> None:
-        if self.is_attached and (drawn := self._fitting()) != self._drawn:
-            self._drawn = drawn
-            self.update(drawn, layout=False)
+        if self.is_attached:
+            self.update(self._fitting(), layout=False)
 
     def _with_a_label(self) -> Iterable[Content]:
         for active in active_commands(self.screen):

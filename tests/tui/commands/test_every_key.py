@@ -338,7 +338,7 @@ def chat_of(user: Driver) -> object:
     screen = user.app.screen
     if not isinstance(screen, ChatScreen) or screen.load.is_open:
         return None
-    kinds = [entry.kind for entry in screen.transcript.rows.entries]
+    kinds = [one.entry.kind for one in screen.transcript.rows.drawn]
     return id(screen), kinds, screen.session.running is None, type(screen.focused)
 
 

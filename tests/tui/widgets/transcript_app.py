@@ -66,7 +66,7 @@ class Shown:
 
     @property
     def entry(self) -> Entry:
-        return self.transcript.rows.entries[self.place]
+        return self.drawn.entry
 
     @property
     def drawn(self) -> DrawnEntry:
@@ -105,7 +105,7 @@ class Shown:
 
 def shown_in(transcript: Transcript, kind: str = "") -> list[Shown]:
     """The entries of a transcript, or those of a kind."""
-    entries = transcript.rows.entries
+    entries = [one.entry for one in transcript.rows.drawn]
     return [Shown(transcript, entry.key) for entry in entries if kind in ("", entry.kind)]
 
 

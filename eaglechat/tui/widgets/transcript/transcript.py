@@ -31,7 +31,7 @@ from eaglechat.tui.commands.keys import moves
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.services import desktop
 from eaglechat.tui.widgets.readouts import MUTED
-from eaglechat.tui.widgets.transcript.entries import KINDS, MARGIN, NOTE, DrawnEntry
+from eaglechat.tui.widgets.transcript.entries import KINDS, MARGIN, NOTE, DrawnEntry, Rows
 from eaglechat.tui.widgets.transcript.formatting import CODE, COPY, EMPHASIS, LINK, STRONG
 from eaglechat.tui.widgets.transcript.markdown import (
     Code,
@@ -41,7 +41,6 @@ from eaglechat.tui.widgets.transcript.markdown import (
     link_at,
     links,
 )
-from eaglechat.tui.widgets.transcript.rows import PROSE_CELLS, Rows
 from eaglechat.tui.widgets.transcript.token_styles import token_look
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, place_at
 from eaglechat.wire.neutral import neutralise
@@ -52,6 +51,8 @@ Highlight = tuple[int, int, Style]
 """Where it begins and ends in the text of an entry, and what is added to the style of the text."""
 
 MARKER_CELLS, PADDING = 2, 1
+PROSE_CELLS = 96
+"""The widest row of text: the eye loses its line in a longer one."""
 _MARKER, _PLACE = "marker", "place"
 _MARKED, _FOUND = Style(reverse=True), Style(underline=True)
 _FORMATS = {STRONG: "bold", EMPHASIS: "italic", LINK: "underline"}
@@ -146,11 +147,11 @@ class Transcript(ScrollView):
     # Which entries there are
 
     def show(self, wanted: Sequence[timeline.Entry]) -> None:
-        before, known = self.rows.entries, self.rows.place_of
+        before, known = self.rows.drawn, self.rows.place_of
         aim = None if self.is_following else self._aim or self.in_sight()
         is_begun = False
         for entry in wanted:
-            old = before[known[entry.key]] if entry.key in known else None
+            old = before[known[entry.key]].entry if entry.key in known else None
             if entry.recording is not None and entry.note is None:
                 # It is new, or its reply is being continued.
                 is_begun |= old is None or old.note is not None
@@ -259,11 +260,11 @@ class Transcript(ScrollView):
 
     def in_sight(self) -> Aim | None:
         """The entry at the upper edge of the view, and the row of it that is at the edge."""
-        if not self.rows.entries:
+        if not self.rows.drawn:
             return None
         top = max(0, self.first_row)
         place = self.rows.place_at(top)
-        return Aim(self.rows.entries[place].key, top - self.rows.tops[place])
+        return Aim(self.rows.drawn[place].entry.key, top - self.rows.tops[place])
 
     def go(self, aim: Aim) -> None:
         """Scroll to a target, unless all rows fit on the screen."""
@@ -278,8 +279,8 @@ class Transcript(ScrollView):
         self._arrange()
 
     def action_scroll_home(self) -> None:
-        if self.rows.entries:
-            self.go(Aim(self.rows.entries[0].key))
+        if self.rows.drawn:
+            self.go(Aim(self.rows.drawn[0].entry.key))
 
     def action_scroll_end(self) -> None:
         self.is_following, self._aim = True, None
@@ -368,7 +369,7 @@ class Transcript(ScrollView):
     def render_line(self, y: int) -> Strip:
         """Row `y` of the view, for the selection by mouse: the offset of a cell is its place in the
         text of an entry, and the place of that. It costs more, as no two cells have one style."""
-        if not self.rows.entries:
+        if not self.rows.drawn:
             return Strip.blank(self.size.width, self.rich_style)
         row = self.first_row + y
         place = self.rows.place_at(row)
@@ -495,10 +496,10 @@ class Transcript(ScrollView):
     # What the reader does
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        if not self.rows.entries:
+        if not self.rows.drawn:
             return None
         start, end = selection
-        last = len(self.rows.entries) - 1
+        last = len(self.rows.drawn) - 1
         texts: list[str] = []
         for place in range(start.y if start else 0, 1 + min(last, end.y if end else last)):
             span = selection.get_span(place)
@@ -554,7 +555,7 @@ class Transcript(ScrollView):
     def _turn_fold(self, key: str) -> None:
         """Fold or unfold a thought. While it is being written it stays unfolded."""
         place = self.rows.place_of[key]
-        if self.rows.entries[place].note is None:
+        if self.rows.drawn[place].entry.note is None:
             return
         self._drop_selection()
         aim = None if self.is_following else self.in_sight()
@@ -562,7 +563,7 @@ class Transcript(ScrollView):
         self._arrange(aim)
 
     def fold_thought(self) -> None:
-        keys = [entry.key for entry in self.rows.entries if entry.kind == "thought"]
+        keys = [one.entry.key for one in self.rows.drawn if one.entry.kind == "thought"]
         if keys:
             self._turn_fold(keys[-1])
         else:
@@ -602,14 +603,15 @@ class Transcript(ScrollView):
     def _step_back(self, find: Callable[[str], Sequence[Item]]) -> Item | None:
         """The last of what is found in all replies; called again, the one before it. Behind the
         first one comes None, and after that, or when the entries have changed, the last."""
-        entries = self.rows.entries
+        drawn = self.rows.drawn
         began_with, left = self._steps.pop(find, (None, iter(())))
-        if began_with is not entries:
-            replies = (e.recording for e in reversed(entries) if e.kind == "reply" and e.recording)
+        if began_with is not drawn:
+            entries = (one.entry for one in reversed(drawn))
+            replies = (one.recording for one in entries if one.kind == "reply" and one.recording)
             left = (item for one in replies for item in reversed(find(neutralise(one.text))))
         item = next(left, None)
         if item is not None:
-            self._steps[find] = entries, left
+            self._steps[find] = drawn, left
         return item
 
     def _copy_block(self, code: Code) -> None:
