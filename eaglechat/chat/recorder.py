@@ -28,7 +28,7 @@ from eaglechat.wire.records import Part
 if TYPE_CHECKING:
     from filelock import FileLock
 
-_ROUNDS_OF_A_PIECE = 128
+_ROUNDS_OF_A_PIECE = 256
 """Rounds are packed by so many: while a reply is written, only the last piece is packed again."""
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import zlib
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eaglechat.chat.packing import DECIMALS, pack, unpack
+from eaglechat.chat.packing import STEPS, pack, unpack
 from eaglechat.chat.store import ReplyRecord
 from eaglechat.wire.records import (
     AutoDraft,
@@ -25,10 +23,8 @@ from eaglechat.wire.records import (
     RoundTimings,
     Token,
 )
+from tests.chat.records import round_of
 
-ROUND = Round(
-    3, 0, (), 0, 0, (Token(1, "one", Origin.PLAIN),), 1, RoundTimings(1.0, None, 0.0, 0.0, 2.0)
-)
 # Text of models comes from UTF-8: no half characters of UTF-16.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 ids = st.integers(0, 300_000)
@@ -99,24 +95,34 @@ def some_rounds(draw: st.DrawFn) -> list[Round]:
     return rounds
 
 
+STEP = 0.51 / STEPS
+
+
 @settings(max_examples=40)
 @given(some_rounds())
 def test_rounds_come_back(rounds: list[Round]) -> None:
-    """Only the last one with what auto expected of each length."""
-    wanted = [
-        replace(one, auto=one.auto and replace(one.auto, tokens_per_second=()))
-        for one in rounds[:-1]
-    ]
-    records = msgspec.to_builtins([*wanted, rounds[-1]])
-    assert msgspec.to_builtins(unpack(pack(rounds))) == rounded(records)
-
-
-def rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(rounded, value))
-    return pytest.approx(value, abs=0.51 / 10**DECIMALS) if isinstance(value, float) else value
+    back = unpack(pack(rounds))
+    for was, now in zip(rounds, back, strict=True):
+        for name in ("draft_ms", "verify_ms", "process_ms", "sample_ms", "total_ms"):
+            assert getattr(now.timings, name) == pytest.approx(getattr(was.timings, name), abs=STEP)
+        for one, other in zip(was.drafted, now.drafted, strict=True):
+            assert other == replace(one, probability=other.probability)
+            assert other.probability == pytest.approx(one.probability, abs=STEP)
+        assert (was.auto is None) == (now.auto is None)
+        if was.auto and now.auto:
+            assert now.auto.reason is was.auto.reason
+            assert now.auto.shape == was.auto.shape
+            assert now.auto.lost_ms == pytest.approx(was.auto.lost_ms, abs=STEP)
+        for place, others in zip(was.likely, now.likely, strict=True):
+            for like, unlike in zip(place, others, strict=True):
+                assert (unlike.id, unlike.text) == (like.id, like.text)
+                assert unlike.chance == pytest.approx(like.chance, abs=STEP)
+        rounded = {name: getattr(now, name) for name in ("timings", "drafted", "auto", "likely")}
+        assert now == replace(was, **rounded)
+    if rounds[-1].auto:
+        assert back[-1].auto
+        expected = pytest.approx(rounds[-1].auto.tokens_per_second, abs=STEP)
+        assert back[-1].auto.tokens_per_second == expected
 
 
 @settings(max_examples=40)
@@ -130,13 +136,47 @@ def test_damaged_rounds_say_so(rounds: list[Round], data: st.DataObject) -> None
         unpack(data.draw(st.sampled_from(damaged)))
 
 
-def test_rounds_of_another_version_have_the_fields_that_are_known() -> None:
-    (record,) = msgspec.to_builtins([ROUND])
-    del record["given"]
-    record["new"] = [{"field": 1.5}]
-    assert unpack(zlib.compress(msgspec.json.encode([record]))) == [ROUND]
+def test_numbers_that_are_none_and_half_characters_do_no_harm() -> None:
+    token = Token(1, "\ud83d", Origin.PLAIN)
+    drafted = (DraftToken(1, "\ud83d", float("nan")),)
+    timings = RoundTimings(0.0, 0.0, 0.0, 0.0, float("inf"))
+    (back,) = unpack(pack([Round(0, 1, drafted, 0, 0, (token,), 1, timings)]))
+    assert (back.text, back.timings.total_ms) == ("?", float("inf"))
 
 
+def test_rounds_of_another_version_have_the_fields_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    token = Token(1, "one", Origin.PLAIN)
+    round_ = Round(3, 0, (), 0, 0, (token,), 1, RoundTimings(1.0, None, 0.0, 0.0, 2.0))
+    to_builtins = msgspec.to_builtins
+
+    def of_another_version(rounds: list[Round]) -> list[dict[str, object]]:
+        records = to_builtins(rounds)
+        for record in records:
+            del record["given"]
+            record["new"] = [{"field": 1.5}]
+        return records
+
+    monkeypatch.setattr(msgspec, "to_builtins", of_another_version)
+    assert unpack(pack([round_])) == [round_]
+
+
+ROUNDS = [
+    round_of(*range(1, 21)),
+    replace(round_of(3, drafted=0), index=1),
+    replace(round_of(4, 5), drafted=(DraftToken(4, " t4", 0.5),)),
+]
+PACKED = (
+    "eNp1Uktu2zAQJe0eoIsC2RLool2G6f8WvYHAiGOXsEwK5OTjA3RZoJUu0I+kOA7QQyTe9gAFcoDsuunenZiWLAfuYCRQM0"
+    "9v3gynuPCQOq/DpwpnOZQ/RnD2pfbuxOrlkDFWG6vhvKjzTBlbMs6ubKK9GmEyVV14wAYX6yDoss5MwLDN8KKt8PG70R0R"
+    "W1UI51hWwU2hvLm5jpW/6eWAsavcu2N1bDKDs6IOCHkof/G/0ZtcebDYMq3YalPbR4qva91zmyDQn7qncWETlaaQ70R5g2"
+    "4CNjwQ/oQPdoU33gRjx7fsgO+xP5zHfur7dyDUsLVHW6Ov3+8FSoFHAl8IfCnwlcDXAt8IfCvwHaUO6aG8JIAkhCSIJIwk"
+    "kCSUJJgk3NFhR9A4b8ak+L75YkGCSTUaZ2MjywO2xzhj3dDWN0CCr/fbZiCfKxo7xgk3yoYz8PupyRqb5CpgO7JSUzU0Uz"
+    "qG7Uznmy0K3QUP76JfnoI3o1k/9fR59AUtRgoh9HJU7zKoaZ7BbnCODlXWJ3n2OHqlTtBtFq/XYD02p2AfrAERtfkmMxPI"
+    "Zv8H/DQhWZ+S9AOkkxZBJf4BLPZR/w=="
+)
+"""`ROUNDS`, as the first version with a store packed them: in all kinds of columns it wrote."""
 RECORD = (
     b'{"terms":{"pair":"p","target":"/t.gguf"},"n_past":7,"changed":["p_min"],"end":{"finish_reason":"stop","seed":7,'
     b'"tokens":24,"tail":"","timings":{"prefill_ms":5.0,"prefill_tokens":33,"reused_tokens":0,'
@@ -148,38 +188,8 @@ RECORD = (
 
 def test_what_the_first_store_kept_of_a_reply_is_read() -> None:
     """A field that a record gets without a default would make it vanish."""
+    assert unpack(base64.b64decode(PACKED)) == ROUNDS
     record = msgspec.json.decode(RECORD, type=ReplyRecord)
     assert record.end is not None
     assert record.stats is not None
     assert (record.end.tokens, record.stats.accepted) == (24, 12)
-
-
-IN_COLUMNS = (
-    b"eNqNkmGPgjAMhv/KZZ85AnKeF/+KMaSOiotzW7ahEsJ/v26IQtTLfWLd2rdvn7LpmG8NsjWzulEVS5hQFV7Z"
-    b"OkuYKisLe1+egOIiYTHCiq03HRP0WSbM49VT7QdQobF6BzshhW+pPF3RswGLihI+87HaUjZCLbFgfTLIfD9k"
-    b"ds8yE5Xslcg2+PToorFFCIBzNDGkrl4fUbl3lrUVtVAU3WtetIgGQgkod6GH0ffqocWnWlxbi9wLraZqqpHy"
-    b"SSmaN+DoLifvXpyEqsltx27k6ZwHBGe0Yt/GeJEulpESR+fiTZYSGQcnI/EW5yHFaw8yXnylWZ8waLwefdTi"
-    b"jOR1QwakOKJsh7NwpZEgVMkPyI9svQfpMMz7+h/J//pHZovJ5ovJnhbzc4c5RRnNvKMYzjOCxRuCQ9EMYTYn"
-    b"OGTMEM4AFhOAHVNxAIvg9N3kx0BsnKs0aEuHXKuAIqd+1DPA1s4/GoCU+oLV2IIcHCBy5ocwd//vPXnbYL/9"
-    b"BcWTOeE="
-)
-"""Two rounds as earlier programs packed them."""
-
-
-def test_rounds_of_earlier_programs_are_read() -> None:
-    first, second = unpack(base64.b64decode(IN_COLUMNS))
-    assert first == Round(
-        0,
-        3,
-        (
-            DraftToken(5, " a", 0.75, drafter="eagle3"),
-            DraftToken(6, " b", 0.5, parent=0, drafter="eagle3"),
-        ),
-        2,
-        1,
-        (Token(5, " a", Origin.ACCEPTED, "eagle3"), Token(7, " c", Origin.CORRECTION)),
-        12,
-        RoundTimings(1.5, 2.25, 0.0, 0.125, 4.0),
-    )
-    assert second.auto == AutoDraft(0, AutoReason.PLAIN_CHECK, (1.0, 2.0), 0.5, 3.0)
-    assert (second.is_plain_check, second.timings.draft_ms, second.n_past) == (True, None, 13)
