@@ -25,7 +25,7 @@ import msgspec
 
 from eaglechat.chat.compared import Heat, Leg, Result, level_of, level_of_last
 from eaglechat.chat.recording import Recording, Terms
-from eaglechat.hub.local.fingerprint import Witness
+from eaglechat.hub.local.fingerprint import Witness, load
 from eaglechat.links.base import Listener, Watcher
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import (
@@ -130,6 +130,8 @@ class Comparison:
         self._so_far = Result()
         self.others = 0.0
         """The share of the CPUs that other programs kept busy meanwhile; once it is over."""
+        self.loads: list[float] = []
+        """The load of the machine before and after."""
         self.is_stopping = False
         self.failure: protocol.Error | None = None
         self._goes_on = hello.can.own
@@ -173,6 +175,7 @@ class Comparison:
 
     def start(self) -> None:
         self._ends_at, self._witness = monotonic() + 60.0 * self.minutes, Witness()
+        self.loads.append(load())
         next(self._course)
 
     def stop(self) -> None:
@@ -330,6 +333,7 @@ class Comparison:
         if self.result is None:
             self.result = result or self._measured(level_of_last(self._look))
             self.others = self._witness.others()
+            self.loads.append(load())
 
     def _fail(self, why: str) -> None:
         self.failure = protocol.Error(id=self._request_id, code="compare", message=why)

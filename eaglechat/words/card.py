@@ -133,7 +133,11 @@ def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
     )
     yield "timed: generation alone, without reading the prompt and without loading"
     yield "spread: the standard deviation of the speeds in the heats, as a share of their mean"
-    yield f"other programs took {wording.percent(comparison.others)} of the CPUs meanwhile"
+    before, after = comparison.loads
+    yield (
+        f"other programs took {wording.percent(comparison.others)} of the CPUs meanwhile; load "
+        f"average {before:.1f} before, {after:.1f} after, eaglechat's own threads included"
+    )
 
 
 def _numbers(result: Result) -> Iterator[Row]:

@@ -52,6 +52,7 @@ def measurement(tmp_path: Path, result: Result = RESULT, others: float = 0.03) -
         in_a_row=4,
         failure=None,
         others=others,
+        loads=[0.2, 2.1],
         so_far=lambda: result,
     )
 
@@ -70,7 +71,7 @@ def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_pa
         "| llama.cpp | b9 (abc) |", "`t.gguf`, Q4_1, 98.0 MB", "EAGLE-3, `d.gguf`, Q8_0",
         "2 threads", "3 prompts (of mine.jsonl)", "at most 256 tokens, temperature 0",
         "36 heats of 64 tokens, at most 4 of a prompt before the next one",
-        "other programs took 3% of the CPUs",
+        "other programs took 3% of the CPUs meanwhile; load average 0.2 before, 2.1 after",
         "| plain | 10.0 | ", "| talk | 10.0 | 1.40x | 0.90x |", "| work | 10.0 | 1.41x | 1.10x |",
         "with auto: 1.0 lies within the error", "sampled replies",
     ):  # fmt: skip

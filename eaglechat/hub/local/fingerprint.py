@@ -32,6 +32,11 @@ class Witness:
         return max(0.0, (_busy_s() - self._busy - (_own_s() - self._own)) / (seconds or 1.0))
 
 
+def load() -> float:
+    """The processes that wanted a CPU in the last minute, on average; our own too."""
+    return psutil.getloadavg()[0]
+
+
 def _busy_s() -> float:
     """Seconds for which all CPUs together have computed."""
     times = psutil.cpu_times()
