@@ -225,7 +225,14 @@ class ChatRecorder:
             is_typed = [part.source for part in turn.parts] in ([], ["typed"])
             parts = None if is_typed else _json(turn.parts)
         else:
-            recording, reply = turn.recording, _json(_record(turn.recording))
+            recording = turn.recording
+            record = ReplyRecord(
+                terms=recording.terms,
+                end=recording.end,
+                stats=recording.stats if recording.end else None,
+                speculation_stopped=recording.speculation_stopped,
+            )
+            reply = _json(record)
             # The words of a reply are indexed once, when it has ended.
             written = recording.written if turn is not self.running else lambda _part: ""
             said, thought = written(Part.ANSWER), written(Part.REASONING)
@@ -254,21 +261,12 @@ def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
         "role": encodable(chat.role),
         "unsent": _json(chat.unsent),
         "first_question": chat.first_question,
-        "chosen": _json(chat.turns.chosen_siblings),
+        "chosen": _json(chat.turns.chosen),
     }
 
 
 def _is_listed(columns: dict[str, Any]) -> bool:
     return bool(columns["messages"] or columns["title"] or columns["begins"])
-
-
-def _record(recording: Recording) -> ReplyRecord:
-    return ReplyRecord(
-        terms=recording.terms,
-        end=recording.end,
-        stats=recording.stats if recording.end else None,
-        speculation_stopped=recording.speculation_stopped,
-    )
 
 
 def _write_rounds(db: sqlite3.Connection, turn: int, recording: Recording) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -14,11 +14,9 @@ from eaglechat.wire.records import (
     Origin,
     Part,
     ReplyEnd,
-    ReplyTimings,
     Round,
     RoundTimings,
     Token,
-    summed,
 )
 from eaglechat.wire.stats import SpeculationStats
 
@@ -69,6 +67,9 @@ def text_alone(answer: str, reasoning: str) -> Round:
     return Round(0, 0, (), 0, 0, tuple(tokens), 0, RoundTimings(0.0, 0.0, 0.0, 0.0, 0.0))
 
 
+_OF_THE_PROMPT = "prefill_ms", "prefill_tokens", "reused_tokens"
+
+
 class Recording:
     """One reply, from its request to its end."""
 
@@ -107,7 +108,7 @@ class Recording:
             rounds = self._read()
             self._begin()
             for round_ in rounds:
-                self._append(round_)
+                self.add(round_)
         return self._rounds
 
     # While it is written
@@ -124,12 +125,9 @@ class Recording:
             self.end, self._stats = self._ended
 
     def add(self, round_: Round) -> None:
-        if self.n_before:
-            round_ = replace(round_, index=self.n_before + round_.index)
-        self._append(round_)
-
-    def _append(self, round_: Round) -> None:
-        self._rounds.append(round_)
+        rounds = self.rounds
+        # The engine counts anew what comes after it was continued.
+        rounds.append(replace(round_, index=len(rounds)))
         for token in round_.tokens:
             if token.part is not None:
                 self._texts[token.part].append(token.text)
@@ -139,9 +137,7 @@ class Recording:
         self.is_settled = True
         before = self.rounds[: self.n_before]
         self._begin()
-        for round_ in before:
-            self._append(round_)
-        for round_ in rounds:
+        for round_ in (*before, *rounds):
             self.add(round_)
 
     def finish(self, end: ReplyEnd, stats: SpeculationStats | None) -> None:
@@ -149,8 +145,13 @@ class Recording:
         rounds."""
         if self.n_before:
             # It may have been cut off.
-            before = self._ended[0] or measured(self.rounds[: self.n_before])
-            end, stats = _joined(before, end), None
+            before, whole = self._ended[0], measured(self.rounds)
+            timings = whole.timings
+            assert timings is not None
+            if before is not None:
+                read = {name: getattr(before.timings, name) for name in _OF_THE_PROMPT}
+                timings = replace(timings, **read)
+            end, stats = replace(end, tokens=whole.tokens, timings=timings), None
         self.end, self._stats = end, stats
 
     # What was written
@@ -194,8 +195,9 @@ class Recording:
     @property
     def n_past(self) -> int:
         """Tokens in the context after it, 0 if unknown."""
-        n_past = self.rounds[-1].n_past if self.rounds else 0
-        # Most servers report the length of the prompt only at the end of the reply.
+        # Not of rounds that were not read yet. Most servers report the length of the prompt only at
+        # the end of the reply.
+        n_past = self._rounds[-1].n_past if self._rounds else 0
         return n_past or (self.end.n_past if self.end else 0)
 
     # What follows from it
@@ -231,13 +233,3 @@ class Recording:
         if self.end is not None:
             return Measured(self.stats, self.end.tokens, self.end.timings)
         return measured(self.rounds)
-
-
-def _joined(before: ReplyEnd | Measured, after: ReplyEnd) -> ReplyEnd:
-    """The end of a reply that was continued: tokens and times are sums."""
-    assert before.timings is not None
-    timings: dict[str, Any] = {
-        name: summed((getattr(before.timings, name), getattr(after.timings, name)))
-        for name in ReplyTimings.__struct_fields__
-    }
-    return replace(after, tokens=before.tokens + after.tokens, timings=ReplyTimings(**timings))

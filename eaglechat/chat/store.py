@@ -482,7 +482,7 @@ def _chat(db: sqlite3.Connection, row: sqlite3.Row) -> SavedChat:
             if turn["parts"] is not None:
                 parts = msgspec.json.decode(turn["parts"], type=tuple[TurnPart, ...])
             chat.turns.add(Question(turn["id"], turn["parent"], parts))
-    chat.turns.choose_siblings(msgspec.json.decode(row["chosen"], type=list[int]))
+    chat.turns.prefer(msgspec.json.decode(row["chosen"], type=list[int]))
     chat.give_back_unanswered()
     return chat
 

@@ -145,16 +145,9 @@ class Turns:
         )
 
     @property
-    def chosen_siblings(self) -> tuple[TurnId, ...]:
+    def chosen(self) -> tuple[TurnId, ...]:
         """The chosen turns, on the path or not, of those that have siblings."""
         return tuple(id for parent, id in self._chosen.items() if len(self.below(parent)) > 1)
-
-    def choose_siblings(self, ids: Sequence[TurnId]) -> None:
-        """Choose what `chosen_siblings` had."""
-        for id in ids:
-            if id in self._turns:
-                self._chosen[self._turns[id].parent] = id
-        self._path = None
 
     # Growing
 
@@ -196,6 +189,11 @@ class Turns:
         return turn
 
     # Choosing and deleting
+
+    def prefer(self, ids: Sequence[TurnId]) -> None:
+        """Choose these among their siblings, as `chosen` had them."""
+        self._chosen |= {self._turns[id].parent: id for id in ids if id in self._turns}
+        self._path = None
 
     def choose(self, id: TurnId) -> None:
         """Choose this turn and the turns above it."""

@@ -27,15 +27,6 @@ class AttachError(ValueError):
 
 
 @dataclass(frozen=True)
-class TypedPath:
-    """A path that is being typed behind an `@`. `start` is the index of the `@`."""
-
-    start: int
-    directory: str
-    name: str
-
-
-@dataclass(frozen=True)
 class Listed:
     """An entry of a directory; `size` is in bytes, None for a directory."""
 
@@ -43,14 +34,15 @@ class Listed:
     size: int | None
 
 
-def typed_path(before: str) -> TypedPath | None:
-    """The path that is being typed at the end of this text, if there is one."""
+def typed_path(before: str) -> tuple[int, str, str] | None:
+    """The path that is being typed behind an `@` at the end of this text, if there is one: the
+    index of the `@`, the directory and the beginning of a name."""
     found = _TYPED.search(before)
     if found is None:
         return None
     path = found["quoted"] if found["quoted"] is not None else found["plain"]
     directory, slash, name = path.rpartition("/")
-    return TypedPath(found.start(), directory + slash, name)
+    return found.start(), directory + slash, name
 
 
 def as_typed(path: str) -> str:

@@ -13,7 +13,6 @@ from eaglechat.chat.writing.files import (
     MOST_BYTES,
     AttachError,
     Listed,
-    TypedPath,
     as_typed,
     fitting,
     list_directory,
@@ -25,13 +24,13 @@ from eaglechat.chat.writing.files import (
 @pytest.mark.parametrize(
     ("before", "path"),
     [
-        ("@", TypedPath(0, "", "")), ("see @docs/ar", TypedPath(4, "docs/", "ar")),
-        ("@/etc/ho", TypedPath(0, "/etc/", "ho")), ("@~/x", TypedPath(0, "~/", "x")),
-        ('in @"my docs/a b', TypedPath(3, "my docs/", "a b")),
+        ("@", (0, "", "")), ("see @docs/ar", (4, "docs/", "ar")),
+        ("@/etc/ho", (0, "/etc/", "ho")), ("@~/x", (0, "~/", "x")),
+        ('in @"my docs/a b', (3, "my docs/", "a b")),
         ("me@example.org", None), ("@docs/a b", None), ("", None), ('@"a" b', None),
     ],
 )  # fmt: skip
-def test_a_path_is_typed_behind_an_at(before: str, path: TypedPath | None) -> None:
+def test_a_path_is_typed_behind_an_at(before: str, path: tuple[int, str, str] | None) -> None:
     assert typed_path(before) == path
 
 
@@ -39,15 +38,17 @@ def test_a_path_is_typed_behind_an_at(before: str, path: TypedPath | None) -> No
 def test_whatever_is_typed_a_path_ends_at_the_cursor(before: str) -> None:
     path = typed_path(before)
     if path is not None:
-        assert before[path.start] == "@"
-        assert before.endswith(path.directory + path.name)
+        start, directory, name = path
+        assert before[start] == "@"
+        assert before.endswith(directory + name)
 
 
 @given(st.lists(st.text("ab .-é", min_size=1, max_size=5), min_size=1, max_size=3).map("/".join))
 def test_a_path_that_is_put_there_is_read_as_it_is(path: str) -> None:
     found = typed_path(f"see {as_typed(path)}")
     assert found is not None
-    assert (found.start, found.directory + found.name) == (4, path)
+    start, directory, name = found
+    assert (start, directory + name) == (4, path)
 
 
 def test_a_directory_is_listed_hidden_things_on_request(tmp_path: Path) -> None:

@@ -42,15 +42,15 @@ class Completer:
             self._listed.clear()
             is_command = is_first and self._may_be_command()
             return slash.completions_of(before, self._choices) if is_command else None
-        directory = typed.directory
+        start, directory, name = typed
         if directory not in self._listed:
             self._listed[directory] = ()
             self._screen.in_background(
                 lambda: list_directory(directory, Path()), partial(self._take, directory)
             )
-        found = fitting(self._listed[directory], typed.name)[:MOST_FILES_OFFERED]
+        found = fitting(self._listed[directory], name)[:MOST_FILES_OFFERED]
         files = tuple(_completion(directory, one) for one in found)
-        return slash.CompletionList(typed.start, files) if files else None
+        return slash.CompletionList(start, files) if files else None
 
     def _take(self, directory: str, listed: tuple[Listed, ...]) -> None:
         # By now another path may be typed.

@@ -3,7 +3,6 @@ that the session reports to."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
-from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -80,7 +78,7 @@ from eaglechat.words.timeline import Entry, entries, entries_of, progress
 
 SAVES_PER_SECOND = 1
 NUMBERS_EVERY_S = 0.25
-"""While a reply is written, the figures are drawn with a frame of its text, so often at most."""
+"""While a reply is written, the figures are drawn this often."""
 PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (80, 34)}
 """The least width and height, in cells, of a terminal that has room for the panel there."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
@@ -148,13 +146,10 @@ class ChatScreen(EagleScreen[None]):
         """`only_reads` loads nothing: the models are gone."""
         super().__init__()
         self.services = services
-        self.pair, self._saved, self._only_reads = pair, saved, only_reads
+        self._pair, self._saved, self._only_reads = pair, saved, only_reads
         self.load = Loading(self, services, pair, self._loaded)
         # First, it is drawn when its widgets are there.
         self._is_to_draw = self._has_changed = True
-        self._numbers_at = 0.0
-        """The time at which the figures were drawn last."""
-        self._late_numbers: Timer | None = None
         self.editing: Editing | None = None
         self._queued: str | None = None
         """The text of the prompt that is sent as soon as the reply ends; None if none is."""
@@ -168,7 +163,7 @@ class ChatScreen(EagleScreen[None]):
         self.session = ChatSession(
             services.engine,
             self,
-            pair=self.pair,
+            pair=self._pair,
             settings=lambda: services.settings.current,
             store=services.chats,
             roles_dir=self._roles_dir,
@@ -185,7 +180,7 @@ class ChatScreen(EagleScreen[None]):
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
         )
-        yield TitleBar(self.pair.name, "loading", program="")
+        yield TitleBar(self._pair.name, "loading", program="")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
@@ -223,6 +218,7 @@ class ChatScreen(EagleScreen[None]):
         self._show_passage(self._saved.opened_at if self._saved else None)
         self._take_typed_ahead()
         self.set_interval(1 / SAVES_PER_SECOND, self.save)
+        self.set_interval(NUMBERS_EVERY_S, self._follow_numbers)
 
     # Loading the pair
 
@@ -232,18 +228,16 @@ class ChatScreen(EagleScreen[None]):
         if pairs.problem:
             self.notify(pairs.problem, severity="warning")
         served = pair_of_server(pair.server, info.target.path) if pair.server else pair
-        self.pair = self.services.as_chosen(served)
-        self.session.loaded(self.pair, info)
+        self.session.loaded(self.services.as_chosen(served), info)
 
     def action_load_again(self) -> None:
         """Load the pair again after the engine process has ended, and continue the chat."""
         if not self.session.is_engine_gone:
             self.notify("The models are loaded.")
         elif self.load.has_failed or not self.load.is_open:
-            self.load.pair = self.pair
+            self.load.pair = self.session.pair
             self.load.begin()
-            self.show_numbers()
-            self.refresh_bindings()
+            self.changed()
 
     def _end_load(self) -> None:
         """Cancel a load that runs, or close one that failed."""
@@ -252,7 +246,6 @@ class ChatScreen(EagleScreen[None]):
             return
         self.load.cancel()
         self._queue(None)
-        self.show_numbers()
 
     def action_alone(self) -> None:
         self.load.without_draft()
@@ -276,9 +269,7 @@ class ChatScreen(EagleScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size)
-        self.refresh_bindings()
-        if self._numbers_at:  # else its widgets may not be there
-            self.show_numbers()
+        self.changed()
 
     def _settings_changed(self, change: tuple[Settings, Settings]) -> None:
         before, after = change
@@ -290,8 +281,7 @@ class ChatScreen(EagleScreen[None]):
         if interface.show_panel != before.interface.show_panel:
             self.set_class(not interface.show_panel, "-panel-hidden")
         self._fit(self.size)
-        self.show_numbers()
-        self.refresh_bindings()
+        self.changed()
 
     @property
     def transcript(self) -> Transcript:
@@ -337,26 +327,24 @@ class ChatScreen(EagleScreen[None]):
         if self._has_changed:
             self._has_changed = False
             self.transcript.show([*map(_with_keys, entries(session))])
-            self.refresh_bindings()
             self.show_numbers()
+            title = _EDITING if self.editing is not None else None
+            if self._queued is not None:
+                title = _SENT_ONCE_LOADED if self.load.is_open else _QUEUED
+            self.prompt.border_title = with_keys(title) if title else None
+            self.refresh_bindings()
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
-            wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
-            if wait <= 0:
-                self.show_numbers()
-            elif self._late_numbers is None:
-                # In case no frame follows soon.
-                self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
         if self._queued is not None and session.running is None and not self.load.is_open:
             self._send_queued()
 
+    def _follow_numbers(self) -> None:
+        if self.session.running is not None:
+            self.show_numbers()
+
     def show_numbers(self) -> None:
         """Bring the panel, the status line, the legend and the titles up to date at once."""
-        self._numbers_at = time.monotonic()
-        if self._late_numbers is not None:
-            self._late_numbers.stop()
-            self._late_numbers = None
         session = self.session
         is_flat = self.has_class("-panel-flat")
         self.query_one("#panel", SpeculationPanel).show(session, is_close=is_flat)
@@ -374,7 +362,7 @@ class ChatScreen(EagleScreen[None]):
             state = with_keys("read-only: {chat.load_again} loads the models")
         elif session.is_engine_gone:
             state = with_keys("engine stopped: {chat.load_again}")
-        subject = wording.pair_in_short(session.info, self.pair.name)
+        subject = wording.pair_in_short(session.info, session.pair.name)
         if session.role:
             subject += f" · role {session.role.name}"
         if not (self._shows_panel or self.load.is_open):
@@ -383,7 +371,7 @@ class ChatScreen(EagleScreen[None]):
             state = f"not saved   {state}"
         self.query_one(TitleBar).show(subject=subject, state=state)
         if not self.load.is_open:
-            self.services.away.follow(doing, self.pair.name)
+            self.services.away.follow(doing, session.pair.name)
 
     # The panel, which lies beside the transcript, below it, or in a small terminal over it
 
@@ -402,8 +390,7 @@ class ChatScreen(EagleScreen[None]):
             self._uncovered()
             return
         self.toggle_class("-panel-open" if self.has_class("-folded") else "-panel-hidden")
-        self.show_numbers()
-        self.refresh_bindings()
+        self.changed()
 
     @property
     def _is_covered(self) -> bool:
@@ -421,8 +408,7 @@ class ChatScreen(EagleScreen[None]):
             self.remove_class("-panel-open")
             if self.focused is not self.prompt:
                 self.prompt.take_focus()
-            self.show_numbers()
-            self.refresh_bindings()
+            self.changed()
         return self.transcript
 
     @property
@@ -634,7 +620,7 @@ class ChatScreen(EagleScreen[None]):
         """The prompt was sent while a pair is loaded; or after that failed, to try again."""
         if self.load.has_failed:
             self.load.begin()
-            self.refresh_bindings()
+            self.changed()
         elif typed.strip():
             self._queue(typed)
         else:
@@ -644,8 +630,7 @@ class ChatScreen(EagleScreen[None]):
         """Send this text of the prompt when the reply ends, or the pair is loaded; None sends
         nothing then."""
         self._queued = text
-        self._title_prompt()
-        self.refresh_bindings()
+        self.changed()
 
     def _send_queued(self) -> None:
         queued, prompt = self._queued, self.prompt
@@ -657,12 +642,6 @@ class ChatScreen(EagleScreen[None]):
     def _prompt_changed(self) -> None:
         if self._queued is not None and self.prompt.text != self._queued:
             self._queue(None)
-
-    def _title_prompt(self) -> None:
-        title = _EDITING if self.editing is not None else None
-        if self._queued is not None:
-            title = _SENT_ONCE_LOADED if self.load.is_open else _QUEUED
-        self.prompt.border_title = with_keys(title) if title else None
 
     def _is_too_much(self, text: str) -> bool:
         """Whether the question would fill the context. If so the user is warned once: sent again,
@@ -810,8 +789,7 @@ class ChatScreen(EagleScreen[None]):
         self.transcript.select(question.id)
         self.prompt.replace_all(text)
         self.prompt.take_focus()
-        self._title_prompt()
-        self.refresh_bindings()
+        self.changed()
 
     def _end_edit(self) -> None:
         """Put the text from before the edit back into the prompt. An edited text that was not sent
@@ -821,9 +799,8 @@ class ChatScreen(EagleScreen[None]):
                 self.prompt.remember(slash.escaped(self.prompt.text))
             self.prompt.replace_all(self.editing.before)
             self.editing = None
-            self._title_prompt()
             self.transcript.selected = None
-            self.refresh_bindings()
+            self.changed()
 
     # Opening, leaving and saving chats
 
@@ -845,7 +822,7 @@ class ChatScreen(EagleScreen[None]):
         was_behind = self.session.recorder.is_behind
         self.session.save(self._unsent)
         if self.session.recorder.is_behind != was_behind:
-            self.show_numbers()
+            self.changed()
 
     @property
     def _unsent(self) -> QuestionParts:
@@ -898,7 +875,7 @@ class ChatScreen(EagleScreen[None]):
     def _resume(self, chat: SavedChat) -> None:
         if chat.name == self.session.chat.name:
             self._show_passage(chat.opened_at)
-        elif _is_of(chat, self.pair) and not self.session.is_engine_gone:
+        elif _is_of(chat, self.session.pair) and not self.session.is_engine_gone:
 
             def open_instead() -> None:
                 self._leave_chat(self._unsent)
