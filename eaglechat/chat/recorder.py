@@ -128,11 +128,9 @@ class ChatRecorder:
                 if row is None or not self._is_free(row):
                     self._become_copy()
                     return
-                owns = "UPDATE chat SET owner = ?, revision = revision + 1 WHERE name = ?"
+                owns = "UPDATE chat SET owner = ? WHERE name = ?"
                 db.execute(owns, (self._held(), self.chat.name))
-            if row["revision"] == self.chat.revision:
-                self.chat.revision += 1
-            else:
+            if row["revision"] != self.chat.revision:
                 # Another program has written since the chat was read.
                 opened_at = self.chat.opened_at
                 self.chat = self._store.read(self.chat.name)

@@ -195,9 +195,10 @@ class Recording:
     @property
     def n_past(self) -> int:
         """Tokens in the context after it, 0 if unknown."""
-        # Not of rounds that were not read yet. Most servers report the length of the prompt only at
-        # the end of the reply.
-        n_past = self._rounds[-1].n_past if self._rounds else 0
+        # Where there is an end, rounds on disk are not read for it. Most servers report the length
+        # of the prompt only there.
+        rounds = self.rounds if self.end is None else self._rounds
+        n_past = rounds[-1].n_past if rounds else 0
         return n_past or (self.end.n_past if self.end else 0)
 
     # What follows from it

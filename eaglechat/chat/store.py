@@ -119,10 +119,6 @@ class ReplyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     speculation_stopped: str | None = None
 
 
-class ChatInUseError(OSError):
-    """The chat is open in another program."""
-
-
 @dataclass(frozen=True)
 class ChatSummary:
     """A row of the list."""
@@ -232,8 +228,8 @@ class ChatStore:
         self._change(name, "pinned", pinned)
 
     def delete(self, name: str) -> None:
-        """Delete a chat. For `KEPT_DAYS` it can be restored. Raises ChatInUseError if a program has
-        it open."""
+        """Delete a chat. For `KEPT_DAYS` it can be restored. Not one that is open in a
+        program."""
         self._change(name, "deleted", self.clock())
 
     def _change(self, name: str, column: str, value: object) -> None:
@@ -241,7 +237,7 @@ class ChatStore:
             with transaction(db):
                 owner = _row(db, name)["owner"]
                 if column == "deleted" and self.is_held(owner):
-                    raise ChatInUseError("it is open in another eaglechat")
+                    raise OSError("it is open in another eaglechat; delete it there")
                 db.execute(f"UPDATE chat SET {column} = ? WHERE name = ?", (value, name))
                 # No list would show it.
                 nothing = "title = '' AND begins = '' AND messages = 0"
@@ -358,9 +354,10 @@ class ChatStore:
             db.create_function("words_of", 1, plain_words, deterministic=True)
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version > _VERSION:
-                raise _NotOursError("newer", f"its format is version {version}")
+                advice = "open it with the eaglechat that wrote it"
+                raise sqlite3.DatabaseError(f"its format is version {version}: {advice}")
             if not version and db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-                raise _NotOursError("foreign", "it is another program's")
+                raise sqlite3.DatabaseError("it is another program's")
             for pragma in _PRAGMAS:
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if version < _VERSION:
@@ -392,32 +389,21 @@ class ChatStore:
                 return
             except sqlite3.DatabaseError:
                 pass
-            self._move_aside(getattr(why, "kind", "damaged"), str(why))
-
-    def _move_aside(self, kind: str, why: str) -> None:
-        now = datetime.datetime.now()
-        aside = self.file.with_name(f"{self.file.stem}.{kind}-{now:%Y%m%d-%H%M%S-%f}.sqlite3")
-        for suffix in ("-wal", "-shm", ""):
-            with suppress(FileNotFoundError):
-                Path(f"{self.file}{suffix}").replace(f"{aside}{suffix}")
-        advice = " Open it with the eaglechat that wrote it." if kind == "newer" else ""
-        self.say(
-            f"The chats in {self.file} cannot be used ({why}). The file is now {aside.name} in the "
-            f"same folder, and chats begin in a new one.{advice}"
-        )
-
-
-class _NotOursError(sqlite3.DatabaseError):
-    """A sound file that this version cannot use."""
-
-    def __init__(self, kind: str, why: str) -> None:
-        super().__init__(why)
-        self.kind = kind
+            now = datetime.datetime.now()
+            aside = self.file.with_name(f"{self.file.stem}.aside-{now:%Y%m%d-%H%M%S-%f}.sqlite3")
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    Path(f"{self.file}{suffix}").replace(f"{aside}{suffix}")
+            self.say(
+                f"The chats in {self.file} cannot be used ({why}). The file is now {aside.name} in "
+                "the same folder, and chats begin in a new one."
+            )
 
 
 def _is_damage(error: Exception) -> bool:
-    # SQLite's codes for a damaged file and for no database have no class of their own.
-    return type(error) in (sqlite3.DatabaseError, _NotOursError)
+    # SQLite's codes for a damaged file and for no database have no class of their own. It stands
+    # also for a sound file that this version cannot use.
+    return type(error) is sqlite3.DatabaseError
 
 
 @contextmanager

@@ -315,9 +315,9 @@ class SpeculationOff(msgspec.Struct, frozen=True, tag="speculation_off"):
 
 
 class ReplyTimings(msgspec.Struct, frozen=True):
-    """Times of a whole reply in ms. Generation excludes prefill. Every field is a sum; of a
-    reply that was continued, the prompt's are those of its beginning. A new field comes last and has the default None: chats on disk do not
-    have it."""
+    """Times of a whole reply in ms. Generation excludes prefill. Every field is a sum; of a reply
+    that was continued, the prompt's are those of its beginning. A new field comes last and has the
+    default None: chats on disk do not have it."""
 
     prefill_ms: float
     prefill_tokens: int

@@ -76,7 +76,7 @@ async def test_chats_that_cannot_be_used_are_moved_aside_with_a_sentence(
     async with drive() as user:
         await user.on(MenuScreen)
         await user.until(
-            lambda: any("The file is now chats.damaged-" in said for said in user.notices),
+            lambda: any("The file is now chats.aside-" in said for said in user.notices),
             "the sentence",
         )
         await user.open_chat()

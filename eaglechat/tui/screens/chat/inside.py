@@ -109,7 +109,13 @@ class InsideScreen(TextDialog[None]):
             )
             lines.append(Content.assemble(("Drafted, not tested: " + texts, MUTED)))
         if not round_.likely:
-            lines.append(Content.assemble((self._unrecorded(), MUTED)))
+            why = with_keys(
+                "The target's candidates were not recorded: {inside.record} records them from now "
+                "on and answers again."
+            )
+            if self._unreported is not None:
+                why = f"The target's probabilities are {self._unreported}."
+            lines.append(Content.assemble((why, MUTED)))
         lines += [Content(""), Content.assemble((_times(round_), MUTED))]
         return Content("\n").join(lines)
 
@@ -139,14 +145,6 @@ class InsideScreen(TextDialog[None]):
             return None
         tokens = rounds[-1].tokens
         return tokens[-1] if tokens and not tokens[-1].text else None
-
-    def _unrecorded(self) -> str:
-        if self._unreported is not None:
-            return f"The target's probabilities are {self._unreported}."
-        return with_keys(
-            "The target's candidates were not recorded: {inside.record} records them from now on "
-            "and answers again."
-        )
 
 
 def _summary(round_: Round) -> str:

@@ -596,15 +596,16 @@ class ChatScreen(EagleScreen[None]):
 
     async def _send(self, typed: str) -> None:
         text = slash.literal(typed) if self.editing is None else typed
-        if self.load.is_open and text is not None:
-            self._send_once_loaded(typed)
-        elif text is None:
+        if text is None:
             await self._run_typed(typed)
+        elif self.load.has_failed:
+            self.load.begin()
+            self.changed()
         elif self._being_read:
             self.notify(f"{', '.join(self._being_read)}: still being read.")
         elif not text.strip():
             self.notify(with_keys(wording.WRITE_FIRST))
-        elif self.session.running is not None:
+        elif self.load.is_open or self.session.running is not None:
             self._queue(typed)
         elif self._is_too_much(text):
             return
@@ -615,16 +616,6 @@ class ChatScreen(EagleScreen[None]):
         elif self.session.ask(self.prompt.marks.parts(text)):
             self.prompt.take()
             self.transcript.selected = None
-
-    def _send_once_loaded(self, typed: str) -> None:
-        """The prompt was sent while a pair is loaded; or after that failed, to try again."""
-        if self.load.has_failed:
-            self.load.begin()
-            self.changed()
-        elif typed.strip():
-            self._queue(typed)
-        else:
-            self.notify(with_keys(wording.WRITE_FIRST))
 
     def _queue(self, text: str | None) -> None:
         """Send this text of the prompt when the reply ends, or the pair is loaded; None sends
@@ -845,7 +836,7 @@ class ChatScreen(EagleScreen[None]):
                 self.services.typed_ahead[:], written = written, ()
             self._leave_chat(written)
 
-    def _leave_chat(self, written: str | QuestionParts) -> None:
+    def _leave_chat(self, written: QuestionParts) -> None:
         self.session.leave(written)
         self.services.away.forget()
 
@@ -856,13 +847,14 @@ class ChatScreen(EagleScreen[None]):
         return self.is_mounted and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
-        def begin() -> None:
-            self._leave_chat("")
-            self._queue(None)
-            self.session.open()
-            self._show_opened()
+        self.services.doors.leave_chat(partial(self._open_instead, None, ()))
 
-        self.services.doors.leave_chat(begin)
+    def _open_instead(self, chat: SavedChat | None, written: QuestionParts) -> None:
+        """Leave the chat with this text, and open a saved or a new one on the same pair."""
+        self._leave_chat(written)
+        self._queue(None)
+        self.session.open(chat)
+        self._show_opened()
 
     def action_menu(self) -> None:
         self.services.doors.open_menu()
@@ -877,16 +869,14 @@ class ChatScreen(EagleScreen[None]):
             self._show_passage(chat.opened_at)
         elif _is_of(chat, self.session.pair) and not self.session.is_engine_gone:
 
-            def open_instead() -> None:
-                self._leave_chat(self._unsent)
-                self._queue(None)
+            def resume() -> None:
+                written = self._unsent
                 self.prompt.clear()
-                self.session.open(chat)
-                self._show_opened()
+                self._open_instead(chat, written)
                 self._show_passage(chat.opened_at)
                 self._take_typed_ahead()
 
-            self.services.doors.leave_chat(open_instead)
+            self.services.doors.leave_chat(resume)
         else:
             self.services.doors.resume(chat)
 

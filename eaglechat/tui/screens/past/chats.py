@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from eaglechat.chat.saved_chat import Passage, SavedChat
-from eaglechat.chat.store import KEPT_DAYS, ChatInUseError, ChatSummary, Hit
+from eaglechat.chat.store import KEPT_DAYS, ChatSummary, Hit
 from eaglechat.chat.writing.question import parts_of
 from eaglechat.tui.commands.keys import bindings_of, with_keys
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
@@ -98,8 +98,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self._search()
 
     def _fail(self, what: str, error: Exception) -> None:
-        advice = "; do it there" if isinstance(error, ChatInUseError) else ""
-        self.notify(f"{what}: {wording.why(error)}{advice}.", severity="error")
+        self.notify(f"{what}: {wording.why(error)}.", severity="error")
         self._list()
 
     # The list
