@@ -260,6 +260,9 @@ def test_a_reply_drafts_as_long_as_asked(write: Write, kind: str, drafter: str) 
     with files.loaded() as pair:
         info = pair.loaded.info
         assert [one.kind for one in info.drafters] == [*files.kind.drafters]
+        # The others are heads in the target's file.
+        in_files = [one.file is not None for one in info.drafters]
+        assert in_files == [files.draft is not None, False][: len(in_files)]
         assert info.speculation_off is None
         for n in (16, 0, 1, 3):
             reply = pair.reply(cycle(20), drafter=drafter, n=n, length=40)

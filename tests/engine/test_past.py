@@ -150,6 +150,8 @@ class Chats(RuleBasedStateMachine):
             words, **DRAFTING, enabled=enabled, cancel_at=lambda seen: len(getattr(seen, kind)) > 1
         )
         assert reply.end.finish_reason in (FinishReason.CANCELLED, FinishReason.LENGTH)
+        # It takes effect within one round.
+        assert kind == "prefills" or len(reply.rounds) <= 2
         if reply.tokens:
             self.answered(words, reply)
 

@@ -54,8 +54,10 @@ def test_on_a_slow_machine_one_token_and_one_draft_decide(
     decode = Context.decode
     monkeypatch.setattr(Context, "decode", slow)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    calibrate(rig.target, rig.drafter)
+    seen = calibrate(rig.target, rig.drafter)
     assert rows == [1, 2]
+    assert [width for width, _ in seen.verify] == [1, 2]
+    assert seen.draft is not None
 
 
 @pytest.mark.usefixtures("unhurried")

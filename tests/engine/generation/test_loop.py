@@ -139,13 +139,6 @@ def test_a_prompt_must_leave_room_and_must_not_be_empty(tiny_models: tuple[Model
 # --- cancel ---
 
 
-def test_a_cancel_takes_effect_within_one_round(rig: Rig, prompt: tuple[int, ...]) -> None:
-    reply = rig.reply(prompt, max_tokens=None, cancel_at=lambda seen: len(seen.rounds) == 3)
-    assert len(reply.rounds) == 3
-    assert reply.end.finish_reason is FinishReason.CANCELLED
-    assert reply.end.tokens == len(reply.tokens)
-
-
 def test_a_cancel_in_prefill_takes_effect_within_one_chunk_and_keeps_what_was_read(
     tiny_models: tuple[Model, Model],
 ) -> None:

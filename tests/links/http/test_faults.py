@@ -36,6 +36,9 @@ def test_a_reply_of_any_server_is_its_text(connect: Connect) -> None:
     assert reply.text == "one two"
     assert {(token.id, token.origin) for token in tokens} == {(None, Origin.UNKNOWN)}
     assert (done.end.tokens, done.end.finish_reason) == (2, FinishReason.STOP)
+    # The context is known once the prompt is counted.
+    assert [round_.n_past for round_ in reply.rounds] == [0, 0]
+    assert done.end.n_past == 5 + 2
     assert (done.stats.tested, done.stats.drafted) == (0, 0)
 
 

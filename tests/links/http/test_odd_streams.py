@@ -265,21 +265,6 @@ def test_a_failure_that_is_no_such_status_is_one(
     assert len(server.chats()) in (1, 3)
 
 
-def test_the_context_is_known_once_the_prompt_is_counted(
-    connect: Connect, server: FaultServer
-) -> None:
-    reply = connect().answer(chat())
-    assert [round_.n_past for round_ in reply.rounds] == [0, 0]
-    assert reply.last.end.n_past == 5 + 2
-
-
-@pytest.mark.parametrize(
-    "wait", ["²", "soon", "0", "-1", "nan", "inf", "Wed, 21 Oct 2099 07:28:00 GMT"]
-)
-def test_a_wait_that_is_none_is_passed_over(answered: Ask, wait: str) -> None:
-    assert why(answered(says({"error": "x"}, 429, Retry_After=wait))).endswith(" (HTTP 429: x)")
-
-
 MODEL = {"id": "m", "owned_by": "nobody"}
 
 
@@ -305,19 +290,11 @@ def test_a_model_is_known_by_its_name_whatever_else_is_said_of_it(
     assert [one.id for one in ask(ServerSettings(name="box", url=server.url)).models] == ["m"]
 
 
-def test_a_llama_server_of_which_a_proxy_shows_no_more_than_the_api(
-    connect: Connect, server: FaultServer
-) -> None:
-    server.models = {"data": [{**MODEL, "owned_by": "llamacpp"}]}
-    client = connect()
-    assert client.answer(chat()).text == "one two"
-    assert client.link.hello is not None
-    assert client.link.hello.engine == "llama-server"
-
-
 def test_a_llama_server_that_counts_nothing_is_read_as_it_writes(
     connect: Connect, server: FaultServer
 ) -> None:
+    """As behind a proxy that shows no more than the API."""
+
     def write(handler: Handler) -> None:
         handler.begin()
         handler.text("one")
@@ -326,6 +303,8 @@ def test_a_llama_server_that_counts_nothing_is_read_as_it_writes(
     server.models = {"data": [{**MODEL, "owned_by": "llamacpp"}]}
     server.chat = write
     client = connect()
+    assert client.link.hello is not None
+    assert client.link.hello.engine == "llama-server"
     asked = client.ask(chat())
     client.until(lambda: asked.text == "one", "the text, before the reply is over")
     client.link.send(p.Cancel(id=asked.id))

@@ -188,20 +188,26 @@ def test_a_wait_can_be_cancelled_at_once(connect: Connect, server: FaultServer) 
     assert len(server.chats()) == 1
 
 
-def test_a_wait_that_is_too_long_is_said(answered: Ask, server: FaultServer) -> None:
-    assert why(answered(says({"detail": "quota"}, 429, Retry_After="600"))) == (
-        f"{server.url} asks to wait 600 s (HTTP 429: quota)"
-    )
-    assert len(server.chats()) == 1
-
-
-@pytest.mark.parametrize(("status", "times"), [(500, 1), (503, 3), (400, 1)])
-def test_what_may_pass_is_asked_again_before_the_first_token(
-    answered: Ask, server: FaultServer, status: int, times: int
+@pytest.mark.parametrize(
+    ("status", "wait", "why_not", "times"),
+    [
+        # What may pass is asked again before the first token.
+        (503, "", "(HTTP 503): no", 3),
+        (500, "", "(HTTP 500): no", 1),
+        (400, "", "(HTTP 400): no", 1),
+        (429, "600", " asks to wait 600 s (HTTP 429: no)", 1),
+        # Waits that are none are passed over.
+        *(
+            (429, wait, " (HTTP 429: no)", 3)
+            for wait in ("²", "soon", "0", "-1", "nan", "inf", "Wed, 21 Oct 2099 07:28:00 GMT")
+        ),
+    ],
+)
+def test_what_may_pass_is_asked_again_and_what_takes_too_long_is_said(  # noqa: PLR0917
+    answered: Ask, server: FaultServer, status: int, wait: str, why_not: str, times: int
 ) -> None:
-    assert why(answered(says({"error": {"message": "no"}}, status))).endswith(
-        f"(HTTP {status}): no"
-    )
+    more = {"Retry_After": wait} if wait else {}
+    assert why(answered(says({"error": {"message": "no"}}, status, **more))).endswith(why_not)
     assert len(server.chats()) == times
 
 
