@@ -6,7 +6,6 @@ What cannot be written is written by a later call.
 
 from __future__ import annotations
 
-import datetime
 import json
 import sqlite3
 import uuid
@@ -19,7 +18,7 @@ import msgspec
 
 from eaglechat.chat.packing import encodable, pack
 from eaglechat.chat.recording import Recording
-from eaglechat.chat.saved_chat import SavedChat, name_at
+from eaglechat.chat.saved_chat import SavedChat, new_name
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import QuestionParts
@@ -153,13 +152,15 @@ class ChatRecorder:
         return row["deleted"] is None and (is_ours or not self._store.is_held(row["owner"]))
 
     def _become_copy(self) -> None:
-        self.chat.name = name_at(datetime.datetime.now())
+        self.chat.name = new_name()
         self.chat.revision, self.is_copy = 0, True
 
     def _held(self) -> str:
         """The name by which other programs know that this one has the chat open."""
         if self._lock is None:
-            self._lock = self._store.hold(self._owner)
+            self._lock = self._store.lock(self._owner)
+            with suppress(OSError, NotImplementedError):  # a file system without locks
+                self._lock.acquire(timeout=0)
         return self._owner
 
     def _connection(self) -> sqlite3.Connection:

@@ -69,7 +69,10 @@ class SavedChat:
         prompt, above what was typed since."""
         turns = self.turns
         for turn in reversed([*turns]):
-            if turn.id in turns and not turns.below(turn.id) and _is_unanswered(turn):
+            is_answered = isinstance(turn, Reply) and (
+                turn.recording.end is not None or turn.text or turn.reasoning
+            )
+            if turn.id in turns and not turns.below(turn.id) and not is_answered:
                 was_chosen = turns.is_chosen(turn.id)
                 question = turns.delete(turn.id)[0]
                 if was_chosen and isinstance(question, Question):
@@ -78,7 +81,7 @@ class SavedChat:
 
 def new_chat(pair: Pair) -> SavedChat:
     """A chat that begins now. The store gets it when there is something to keep."""
-    return SavedChat(name_at(datetime.datetime.now()), header_of(pair))
+    return SavedChat(new_name(), header_of(pair))
 
 
 def header_of(pair: Pair) -> ChatHeader:
@@ -93,16 +96,10 @@ def header_of(pair: Pair) -> ChatHeader:
     )
 
 
-def name_at(now: datetime.datetime) -> str:
-    return f"{now:%Y-%m-%d_%H%M%S.%f}"
+def new_name() -> str:
+    return f"{datetime.datetime.now():%Y-%m-%d_%H%M%S.%f}"
 
 
 def title_of(text: str) -> str:
     """A text as a title: one line, cut to `_LONGEST_TITLE` characters."""
     return " ".join(text.lstrip()[: 2 * _LONGEST_TITLE].split())[:_LONGEST_TITLE]
-
-
-def _is_unanswered(turn: Question | Reply) -> bool:
-    if isinstance(turn, Question):
-        return True
-    return turn.recording.end is None and not (turn.text or turn.reasoning)

@@ -81,7 +81,7 @@ class View(Protocol):
         """An unanswered question was taken out of the chat. If it was another version of a
         question, `version_of` is one that remains."""
 
-    def say(self, sentence: str, severity: Severity = "information") -> None:
+    def say(self, sentence: str) -> None:
         """Show something that is not part of the chat."""
 
 
@@ -315,7 +315,7 @@ class ChatSession:
             if isinstance(event, protocol.Rendered):
                 then(event)
             elif isinstance(event, protocol.Error):
-                self._view.say(event.message, "error")
+                self._note(event.message, "error")
 
         self._engine.request(
             protocol.Render(

@@ -273,15 +273,9 @@ class ChatStore:
 
     # Who has a chat open
 
-    def hold(self, owner: str) -> FileLock:
-        """A lock by which other programs know that the owner of a chat lives."""
-        lock = self._lock(owner)
-        with suppress(OSError, NotImplementedError):  # a file system without locks
-            lock.acquire(timeout=0)
-        return lock
-
     def is_held(self, owner: str) -> bool:
-        lock = self._lock(owner)
+        """Whether the program lives that has a chat open under this name."""
+        lock = self.lock(owner)
         if not owner or not Path(lock.lock_file).exists():
             return False
         try:
@@ -293,7 +287,7 @@ class ChatStore:
         release(lock)
         return False
 
-    def _lock(self, name: str) -> FileLock:
+    def lock(self, name: str) -> FileLock:
         # The menu is shown before this is read.
         from filelock import FileLock  # noqa: PLC0415
 
@@ -370,7 +364,7 @@ class ChatStore:
     def _mend(self, why: Exception) -> None:
         """Move the file aside, unless only its index of words is damaged, or another program has
         moved it meanwhile: then make the index anew."""
-        lock = self._lock("moving")
+        lock = self.lock("moving")
         with ExitStack() as stack:
             stack.callback(release, lock)
             with suppress(NotImplementedError):  # a file system without locks

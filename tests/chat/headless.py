@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from eaglechat.chat.saved_chat import SavedChat
-from eaglechat.chat.session import ChatSession, Severity
+from eaglechat.chat.session import ChatSession
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import TurnId
 from eaglechat.chat.writing.question import QuestionParts, text_of
@@ -80,7 +80,7 @@ class Headless:
         self.given_back.append(text_of(question))
         self.beside.append(version_of)
 
-    def say(self, sentence: str, severity: Severity = "information") -> None:
+    def say(self, sentence: str) -> None:
         self.said.append(sentence)
 
     # Driving

@@ -81,19 +81,18 @@ def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
     try:
         place = _place(path, base)
         status = place.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise AttachError(f"{path} is not a file.")
-        if status.st_size > MOST_BYTES:
-            raise AttachError(
-                f"{path} is too large: {format_bytes(status.st_size)}, and at most "
-                f"{format_bytes(MOST_BYTES)} can be attached."
-            )
-        raw = place.read_bytes()
-    except AttachError:
-        raise
+        is_file, size = stat.S_ISREG(status.st_mode), status.st_size
+        raw = place.read_bytes() if is_file and size <= MOST_BYTES else b""
     except (OSError, RuntimeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise AttachError(f"{path} cannot be read: {why}.") from error
+    if not is_file:
+        raise AttachError(f"{path} is not a file.")
+    if size > MOST_BYTES:
+        most = format_bytes(MOST_BYTES)
+        raise AttachError(
+            f"{path} is too large: {format_bytes(size)}, and at most {most} can be attached."
+        )
     if b"\0" in raw:
         raise AttachError(f"{path} is not a text file.")
     try:

@@ -3,7 +3,7 @@ tokens it sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich.cells import set_cell_size
 from textual.content import Content
@@ -11,8 +11,10 @@ from textual.content import Content
 from eaglechat.chat.inspecting import CandidateToken, Position, look_inside
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession
+from eaglechat.chat.turns import TurnId
 from eaglechat.tui.commands.keys import bindings_of, moves, with_keys
 from eaglechat.tui.screens.dialogs import TextDialog
+from eaglechat.tui.services.services import SettingsService
 from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token
 from eaglechat.words.bars import bar
@@ -42,17 +44,11 @@ class InsideScreen(TextDialog[None]):
     ]
 
     def __init__(
-        self,
-        session: ChatSession,
-        recording: Recording,
-        index: int,
-        answer_again: Callable[[], Recording | None],
+        self, session: ChatSession, settings: SettingsService, reply: TurnId, index: int
     ) -> None:
-        """`answer_again` writes the reply once more, with the target's candidates recorded; None if
-        it cannot be done now."""
         super().__init__()
-        self._session, self._recording, self._wanted = session, recording, index
-        self._answer_again = answer_again
+        self._session, self._settings, self._reply, self._wanted = session, settings, reply, index
+        self._recording = session.turns.reply(reply).recording
         self._unreported = not_reported(session.hello, "own")
         self._drawn: tuple[Recording, int, int, bool] | None = None
 
@@ -72,8 +68,10 @@ class InsideScreen(TextDialog[None]):
         self._look()
 
     def action_record(self) -> None:
-        again = self._answer_again()
+        again = self._session.answer_recorded(self._reply)
         if again is not None:
+            # As in all replies from now on.
+            self._settings.change("interface", "inspect", True)
             self._recording = again
             self._look()
 

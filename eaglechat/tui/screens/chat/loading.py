@@ -17,7 +17,6 @@ from eaglechat import paths
 from eaglechat.chat.controls import first_controls
 from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.base import EngineStartError, Lifecycle, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.keys import ENTER
@@ -127,10 +126,6 @@ class Loading(Frame):
             self._copy(self._number)
         else:
             self._request(self.pair.to_load[0])
-
-    def without_draft(self) -> None:
-        self.pair = pair_of_files(self.pair.target, None)
-        self.begin()
 
     def cancel(self) -> None:
         if self._request_id:

@@ -26,17 +26,18 @@ from eaglechat.chat.controls import (
     Controls,
     control_named,
 )
-from eaglechat.chat.recording import Recording, TurnPart
+from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.refusals import chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
-from eaglechat.chat.session import ChatSession, Severity
+from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.files import read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
 from eaglechat.hub.local.pair import Pair, pair_of_server
+from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.links.http.address import same_server
 from eaglechat.settings.description import parse as parse_value
 from eaglechat.settings.model import PanelPlace, Settings, View
@@ -248,7 +249,8 @@ class ChatScreen(EagleScreen[None]):
         self._queue(None)
 
     def action_alone(self) -> None:
-        self.load.without_draft()
+        self.load.pair = pair_of_files(self.load.pair.target, None)
+        self.load.begin()
 
     def action_log(self) -> None:
         lines = "\n".join(self.services.engine.log_tail())
@@ -303,10 +305,8 @@ class ChatScreen(EagleScreen[None]):
         if not self._has_opened:
             self.prompt.type_in(event.text)
 
-    def say(self, sentence: str, severity: Severity = "information") -> None:
-        if severity == "error":
-            sentence = wording.sentence(sentence)
-        self.notify(with_keys(sentence), severity=severity)
+    def say(self, sentence: str) -> None:
+        self.notify(with_keys(sentence))
 
     # Drawing the session
 
@@ -337,7 +337,10 @@ class ChatScreen(EagleScreen[None]):
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
         if self._queued is not None and session.running is None and not self.load.is_open:
-            self._send_queued()
+            queued = self._queued
+            self._queue(None)
+            if self.prompt.text == queued and not session.is_engine_gone:
+                self.call_later(self._send, queued)
 
     def _follow_numbers(self) -> None:
         if self.session.running is not None:
@@ -543,22 +546,13 @@ class ChatScreen(EagleScreen[None]):
         if reply is None or not reply.recording.rounds:
             self.notify("There are no rounds to show: nothing has been generated here yet.")
         else:
-            self._look_inside(reply.id, len(reply.recording.rounds) - 1)
+            last = len(reply.recording.rounds) - 1
+            self.open(InsideScreen(self.session, self.services.settings, reply.id, last))
 
     @on(Transcript.RoundChosen)
     def _round_chosen(self, event: Transcript.RoundChosen) -> None:
-        self._look_inside(event.turn, event.index)
-
-    def _look_inside(self, id: TurnId, index: int) -> None:
-        def answer_again() -> Recording | None:
-            """With the target's candidates recorded, as in all replies from now on."""
-            again = self.session.answer_recorded(id)
-            if again is not None:
-                self.services.settings.change("interface", "inspect", True)
-            return again
-
-        recording = self.session.turns.reply(id).recording
-        self.open(InsideScreen(self.session, recording, index, answer_again))
+        inside = InsideScreen(self.session, self.services.settings, event.turn, event.index)
+        self.open(inside)
 
     def _show_passage(self, passage: Passage | None) -> None:
         """Show a passage that a search found in the saved chat, on any branch."""
@@ -622,12 +616,6 @@ class ChatScreen(EagleScreen[None]):
         nothing then."""
         self._queued = text
         self.changed()
-
-    def _send_queued(self) -> None:
-        queued, prompt = self._queued, self.prompt
-        self._queue(None)
-        if prompt.text == queued and not self.session.is_engine_gone:
-            self.call_later(self._send, queued)
 
     @on(Prompt.Changed)
     def _prompt_changed(self) -> None:
