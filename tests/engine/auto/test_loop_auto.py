@@ -15,7 +15,6 @@ from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Rou
 from tests.engine.rig import (
     GREEDY,
     Reply,
-    Rig,
     check_bookkeeping,
     drafts_of,
     first_position,
@@ -27,7 +26,6 @@ TEXT = "the cat sat on the mat"
 LONG = TEXT + " and the dog" * 20
 PASTED = "the quick brown fox" + " and the mat" * 20
 AUTOMATIC = Live(Speculation(n_draft_max=AUTO), 0.0)
-WINDOW = MOST_WAITING
 
 
 @pytest.mark.parametrize("n_plain", [1, 2 * MOST_WAITING], ids=["drafting", "plain rounds"])
@@ -66,26 +64,18 @@ def test_of_cheap_rows_few_wait_for_a_trial_of_drafting(
     assert max(waiting) == (MOST_WAITING + 1 if are_cheap else len(waiting) + 1)
 
 
-def test_a_prompt_that_the_draft_has_left_out_is_read_again_for_it(
-    tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_rig(*tiny_models, draft_window=WINDOW) as rig:
-        long = leave_out(rig, monkeypatch)
-        again = rig.reply(long)
-    fresh = fresh_reply(tiny_models, long)
-    assert again.tokens == fresh.tokens
-    assert again.prefills[0].reused == len(long) - 1 - (WINDOW + 1)
-
-
-def test_a_short_draft_window_does_not_keep_auto_from_drafting(
+def test_a_short_draft_window_keeps_auto_drafting_and_what_it_left_out_is_read_again(
     tiny_models: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = auto_plays(monkeypatch, [3] * 6)
     with open_rig(*tiny_models, draft_window=16) as rig:
-        long = rig.prompt(LONG)
-        rig.reply(long, live=AUTOMATIC, max_tokens=30)
-        assert first_position(rig.draft) > 0
-    assert all(allowed[:6])
+        prompt = rig.prompt(LONG)
+        rig.reply([*prompt, *rig.prompt(LONG)], live=AUTOMATIC, max_tokens=30)
+        assert all(allowed[:6])
+        assert first_position(rig.draft) >= len(prompt) - 1
+        again = rig.reply(prompt)
+    assert again.tokens == fresh_reply(tiny_models, prompt).tokens
+    assert again.prefills[0].reused == len(prompt) - 1 - (16 + 1)
 
 
 @pytest.mark.parametrize("what", ["new_reply", "choose", "observe"])
@@ -112,15 +102,6 @@ def test_a_fault_of_auto_makes_the_reply_plain_and_is_told_once(
 
 def explode(*_: object) -> None:
     raise ZeroDivisionError("no time has passed")
-
-
-def leave_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
-    """Go on behind a prompt until the draft's window has moved past it. Returns the prompt."""
-    prompt = rig.prompt(LONG)
-    auto_plays(monkeypatch, [3])
-    rig.reply([*prompt, *rig.prompt(LONG)], live=AUTOMATIC, max_tokens=8)
-    assert first_position(rig.draft) >= len(prompt) - 1
-    return prompt
 
 
 def auto_plays(

@@ -7,7 +7,7 @@ import pytest
 from eaglechat.engine.drafters import mtp
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch
-from tests.engine.kind_pairs import RANDOM, Write, cycle
+from tests.engine.kind_pairs import RANDOM, Write
 from tests.engine.rig import decode
 
 
@@ -28,23 +28,6 @@ def test_rows_without_output_may_have_to_go_in_a_batch_of_their_own(
                 driver.prefill(RANDOM[:20])
                 drafts.append([driver.round() for _ in range(8)])
     assert drafts[0] == drafts[1]
-
-
-# --- between replies ---
-
-
-@pytest.mark.parametrize("kind", ["hy_v3", "hy_v3, 2 heads", "gemma4, assistant"])
-def test_a_prompt_that_was_taken_in_is_read_again_from_its_last_token_on(
-    write: Write, kind: str
-) -> None:
-    """Of what the heads have taken in, the states are gone."""
-    with write(kind).opened("mtp") as pair:
-        held = pair.reply(cycle(30), n=16, length=40).tokens
-        edited = [*cycle(30), *held[:5], *RANDOM[:9]]
-        reply = pair.reply(edited, n=16, length=40)
-        assert reply.prefills[0].reused == 34
-        longer = [*pair.generator.cache.tokens, *RANDOM[:9]]
-        assert pair.reply(longer, n=16, length=40).prefills[0].reused == len(longer) - 9
 
 
 def test_an_assistant_waits_until_the_keys_it_reads_have_shifted(write: Write) -> None:

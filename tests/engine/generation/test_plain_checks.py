@@ -32,15 +32,6 @@ from tests.engine.rig import Rig, check_bookkeeping, open_rig, plainly
 pytestmark = pytest.mark.usefixtures("plain_checks")
 
 
-class Clock:
-    """Stands still unless it is turned. In seconds."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 LOOP = 1.3
 """A round takes so many times as long as its bare pass."""
 
@@ -196,13 +187,13 @@ def test_the_loop_plays_checks_and_writes_what_it_would_have_written(
 def test_the_rounds_have_all_the_time_of_the_reply_also_that_of_handing_them_over(
     rig: Rig, live: Live | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(time, "perf_counter", clock)
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     rounds, end = [], None
     for event in rig.stream(rig.prompt("the cat"), live=live, max_tokens=20):
         if isinstance(event, Round):
             rounds.append(event)
-            clock.now += 7.0
+            now[0] += 7.0
         end = event
     assert isinstance(end, ReplyEnd)
     assert sum(r.timings.total_ms for r in rounds) == pytest.approx(end.timings.generation_ms)

@@ -32,19 +32,15 @@ def looked_at(rig: Rig, prompt: tuple[int, ...], **options: Any) -> list[Round]:
 
 
 @ANY
-def test_looking_changes_no_token(rig: Rig, prompt: tuple[int, ...], sampling: Sampling) -> None:
+def test_looking_changes_no_token_and_has_what_was_likely_in_its_place(
+    rig: Rig, prompt: tuple[int, ...], sampling: Sampling
+) -> None:
     looked = looked_at(rig, prompt, sampling=sampling, seed=7)
     plain = rig.reply(prompt, max_tokens=40, sampling=sampling, seed=7).rounds
 
     assert [r.tokens for r in looked] == [r.tokens for r in plain]
     assert not any(r.likely for r in plain)
-
-
-@ANY
-def test_each_token_has_what_was_likely_in_its_place(
-    rig: Rig, prompt: tuple[int, ...], sampling: Sampling
-) -> None:
-    for round_ in looked_at(rig, prompt, sampling=sampling, seed=7):
+    for round_ in looked:
         assert len(round_.likely) == len(round_.tokens)
         for place, (token, likely) in enumerate(zip(round_.tokens, round_.likely, strict=True)):
             by_id = {one.id: one for one in likely}
