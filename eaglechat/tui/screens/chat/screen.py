@@ -3,6 +3,7 @@ that the session reports to."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
+from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -79,7 +81,7 @@ from eaglechat.words.timeline import Entry, entries, entries_of, progress
 
 SAVES_PER_SECOND = 1
 NUMBERS_EVERY_S = 0.25
-"""While a reply is written, the figures are drawn this often."""
+"""While a reply is written, the figures are drawn with a frame of its text, so often at most."""
 PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (80, 34)}
 """The least width and height, in cells, of a terminal that has room for the panel there."""
 _NO_TURNS = "Nothing has been asked in this chat yet."
@@ -151,6 +153,9 @@ class ChatScreen(EagleScreen[None]):
         self.load = Loading(self, services, pair, self._loaded)
         # First, it is drawn when its widgets are there.
         self._is_to_draw = self._has_changed = True
+        self._numbers_at = 0.0
+        """The time at which the figures were drawn last."""
+        self._late_numbers: Timer | None = None
         self.editing: Editing | None = None
         self._queued: str | None = None
         """The text of the prompt that is sent as soon as the reply ends; None if none is."""
@@ -219,7 +224,6 @@ class ChatScreen(EagleScreen[None]):
         self._show_passage(self._saved.opened_at if self._saved else None)
         self._take_typed_ahead()
         self.set_interval(1 / SAVES_PER_SECOND, self.save)
-        self.set_interval(NUMBERS_EVERY_S, self._follow_numbers)
 
     # Loading the pair
 
@@ -336,18 +340,24 @@ class ChatScreen(EagleScreen[None]):
         elif session.running is not None:
             for entry in entries_of(session, session.running.turn):
                 self.transcript.follow(entry)
+            wait = self._numbers_at + NUMBERS_EVERY_S - time.monotonic()
+            if wait <= 0:
+                self.show_numbers()
+            elif self._late_numbers is None:
+                # In case no frame follows soon.
+                self._late_numbers = self.set_timer(wait + NUMBERS_EVERY_S, self.show_numbers)
         if self._queued is not None and session.running is None and not self.load.is_open:
             queued = self._queued
             self._queue(None)
             if self.prompt.text == queued and not session.is_engine_gone:
                 self.call_later(self._send, queued)
 
-    def _follow_numbers(self) -> None:
-        if self.session.running is not None:
-            self.show_numbers()
-
     def show_numbers(self) -> None:
         """Bring the panel, the status line, the legend and the titles up to date at once."""
+        self._numbers_at = time.monotonic()
+        if self._late_numbers is not None:
+            self._late_numbers.stop()
+            self._late_numbers = None
         session = self.session
         is_flat = self.has_class("-panel-flat")
         self.query_one("#panel", SpeculationPanel).show(session, is_close=is_flat)
