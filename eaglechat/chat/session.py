@@ -72,7 +72,8 @@ class View(Protocol):
     """What shows a session."""
 
     def changed(self) -> None:
-        """Something else changed than the rounds of the running reply."""
+        """Something else changed than the rounds of the running reply, and how far its prompt is
+        read."""
 
     def grew(self) -> None:
         """The running reply has another round."""
@@ -609,13 +610,11 @@ class ChatSession:
                 self._move_window(running, step.first_turn)
             case protocol.Loading():
                 running.loading = step
-                self._view.changed()
             case Prefill():
                 if running.prefill is None and running.window is None:
                     # The engine reports only a window that moved.
                     self._move_window(running, 0)
                 running.prefill = step
-                self._view.changed()
             case SpeculationOff():
                 recording.speculation_stopped = step.reason
                 self._view.changed()

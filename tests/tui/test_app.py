@@ -134,7 +134,7 @@ async def test_the_last_question_is_measured_and_what_was_fastest_used(
         (file,) = tmp_path.glob("card-*.md")
         assert "| length 8 |" in file.read_text()
         await user.press("a", to=ChatScreen)
-        assert user.chat.controls.n_draft_max == protocol.AUTO
+        assert user.chat.session.controls.n_draft_max == protocol.AUTO
         assert user.messages == messages
         await user.sees("as fast as plain with length 3")
         assert user.text.count("as fast as plain") == 1
@@ -300,7 +300,7 @@ async def test_speculation_off_says_why(drive: Drive) -> None:
         await user.press("f7", "f7", "f7")
         await user.sees("Off: n_draft_max is 0")
         await user.press("f7")
-        assert user.chat.controls.n_draft_max == 0
+        assert user.chat.session.controls.n_draft_max == 0
 
 
 async def test_a_pair_without_a_draft_and_a_base_model_say_so(drive: Drive) -> None:

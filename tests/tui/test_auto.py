@@ -26,11 +26,11 @@ async def test_auto_goes_on_and_off_in_the_middle_of_a_reply(drive: Drive) -> No
         await user.open_chat()
         await user.ask("hello", rounds=2)
         await user.command("chat.auto")
-        assert user.chat.controls.n_draft_max == AUTO
+        assert user.chat.session.controls.n_draft_max == AUTO
         # The scripted choices are 0, 3, 3, 5 by the number of the round.
         await user.more_rounds(2)
         await user.command("chat.auto")
-        assert user.chat.controls.n_draft_max == 5
+        assert user.chat.session.controls.n_draft_max == 5
         await user.command("chat.auto")
         await user.press("f8")
         assert lengths_asked_for(user) == [AUTO, 5, AUTO, 6]
@@ -82,7 +82,7 @@ async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for
         user.engine.chains_only = "the target is a hybrid model"
         await user.open_chat()
         await user.ask("/shape chain")
-        await user.until(lambda: user.chat.controls.shape == "chain", "chains")
+        await user.until(lambda: user.chat.session.controls.shape == "chain", "chains")
         assert "stay chains" not in user.text
         await user.ask("/shape tree")
         await user.sees("This pair cannot draft trees: the target is a hybrid model.")

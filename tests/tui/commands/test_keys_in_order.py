@@ -137,11 +137,11 @@ async def test_the_columns_come_when_no_second_key_does(
         await user.open_chat()
         user.app.screen_change_signal.subscribe(user.app, shown.append)
         at_once(user, *keys("chat.speculation"))
-        await user.until(lambda: not user.chat.controls.enabled, "no speculation")
+        await user.until(lambda: not user.chat.session.controls.enabled, "no speculation")
         # A key without a command shows what there is.
         at_once(user, *keys("app.leader"), "ctrl+b", *keys("chat.speculation")[1:], *"typed")
         await user.until(lambda: user.prompt.text == "typed", "what was typed behind it")
-        assert user.chat.controls.enabled
+        assert user.chat.session.controls.enabled
         at_once(user, *keys("app.leader"))
         await user.on(MoreScreen)
         await user.press("escape", to=ChatScreen)

@@ -260,7 +260,7 @@ async def test_the_pair_that_shows_drafting_says_who_chose_its_length(drive: Dri
         await user.sees("drafts 3 tokens per")
         await user.sees(f"{key_of('chat.auto')} lets measurement choose")
         await user.command("chat.auto")
-        await user.until(lambda: user.chat.controls.n_draft_max == "auto", "auto")
+        await user.until(lambda: user.chat.session.controls.n_draft_max == "auto", "auto")
 
 
 async def test_a_target_that_is_missing_leaves_nothing_to_load_without(

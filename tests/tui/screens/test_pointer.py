@@ -41,7 +41,9 @@ async def test_controls_never_move_under_the_pointer(
 
         for length in (0, 1, 2):
             row.action_step(1)
-            await user.until(lambda n=length: user.chat.controls.n_draft_max == n, f"{length}")
+            await user.until(
+                lambda n=length: user.chat.session.controls.n_draft_max == n, f"{length}"
+            )
             await user.pilot.pause()
             assert [one.region for one in controls] == before
         await user.press("f3")
@@ -56,15 +58,15 @@ async def test_after_a_click_on_a_control_typing_goes_to_the_prompt(drive: Drive
         await user.open_chat()
         row = user.chat.query_one("#n_draft_max", Knob)
         await user.pilot.click("#n_draft_max", offset=(row.render().plain.index("5"), 0))
-        before = user.chat.controls
+        before = user.chat.session.controls
         assert before.n_draft_max == 5
         await user.type("a-b")
         assert user.prompt.text == "a-b"
         await user.click("#enabled")
-        await user.until(lambda: not user.chat.controls.enabled, "speculation off")
+        await user.until(lambda: not user.chat.session.controls.enabled, "speculation off")
         await user.type("c")
         assert user.prompt.text == "a-bc"
-        assert user.chat.controls.n_draft_max == before.n_draft_max
+        assert user.chat.session.controls.n_draft_max == before.n_draft_max
 
 
 async def test_a_knob_that_tab_reached_is_turned_by_its_keys_and_leaves_letters_to_the_prompt(
@@ -76,7 +78,7 @@ async def test_a_knob_that_tab_reached_is_turned_by_its_keys_and_leaves_letters_
         await user.until(lambda: user.chat.query_one("#p_min").display, "what is behind more")
         user.chat.query_one("#p_min", Knob).focus()
         await user.press("right", "right")
-        assert user.chat.controls.p_min == pytest.approx(0.1)
+        assert user.chat.session.controls.p_min == pytest.approx(0.1)
         await user.type("why")
         assert user.prompt.text == "why"
         assert user.prompt.has_focus

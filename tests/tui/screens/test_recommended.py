@@ -36,7 +36,7 @@ async def test_the_panel_says_whose_temperature_it_is(drive: Drive) -> None:
         await user.sees("[0.60] +  model's")
 
         user.chat.query_one("#temperature", Knob).action_step(1)
-        await user.until(lambda: user.chat.controls.temperature == 0.65, "a turned control")
+        await user.until(lambda: user.chat.session.controls.temperature == 0.65, "a turned control")
         await user.until(lambda: "model's" not in user.text, "the user's own temperature")
         await user.ask("Hello")
         assert (asked_with(user).temperature, asked_with(user).top_k) == (0.65, 20)
@@ -55,10 +55,10 @@ async def test_a_setting_wins_until_its_field_is_empty_again(drive: Drive, tmp_p
         await user.press("enter")
         await user.type("0.7")
         await user.press("enter")
-        assert user.chat.controls.temperature == 0.7
+        assert user.chat.session.controls.temperature == 0.7
         assert load(tmp_path / "config.toml")[0].generation.temperature == 0.7
 
         await user.press("enter", "ctrl+u", "enter", "escape")
         await user.on(ChatScreen)
-        assert user.chat.controls.temperature == 0.6
+        assert user.chat.session.controls.temperature == 0.6
         assert "temperature" not in (tmp_path / "config.toml").read_text()

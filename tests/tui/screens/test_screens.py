@@ -111,7 +111,7 @@ async def test_the_search_turns_controls_and_changes_the_theme(
         await user.type("shape tree")
         await user.sees("shape: tree")
         await user.press("enter")
-        await user.until(lambda: user.chat.controls.shape == "tree", "trees")
+        await user.until(lambda: user.chat.session.controls.shape == "tree", "trees")
         await user.on(ChatScreen)
         await user.press("ctrl+p", to=HelpScreen)
         await user.type("theme")

@@ -129,7 +129,7 @@ async def test_the_panel_folds_into_a_status_line_at_80x24(drive: Drive) -> None
         await user.type("still typing")
         assert user.prompt.text == "still typing"
         await user.press("tab", "right")
-        assert user.chat.controls.n_draft_max == 4
+        assert user.chat.session.controls.n_draft_max == 4
         await user.press("escape")
         assert not panel.display
         assert user.prompt.has_focus

@@ -25,7 +25,6 @@ from eaglechat.chat.controls import (
     N_DRAFT_MAX,
     SHAPE,
     Control,
-    Controls,
     control_named,
 )
 from eaglechat.chat.recording import TurnPart
@@ -424,22 +423,18 @@ class ChatScreen(EagleScreen[None]):
             self.changed()
         return self.transcript
 
-    @property
-    def controls(self) -> Controls:
-        return self.session.controls
-
     def on_knob_changed(self, event: Knob.Changed) -> None:
         name = event.knob.id or ""
         self.action_control(name, parse_value(control_named(name).doc, event.word))
 
     def action_switch(self, name: str) -> None:
-        self.action_control(name, not getattr(self.controls, name))
+        self.action_control(name, not getattr(self.session.controls, name))
 
     def action_control(self, name: str, value: Any) -> None:
         control = control_named(name)
         session = self.session
-        session.change_controls(msgspec.structs.replace(self.controls, **{name: value}))
-        if getattr(self.controls, name) != value:
+        session.change_controls(msgspec.structs.replace(self.session.controls, **{name: value}))
+        if getattr(self.session.controls, name) != value:
             return  # The session has said why not.
         if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
             self.say(why)
@@ -448,7 +443,7 @@ class ChatScreen(EagleScreen[None]):
         elif not self._shows(control):
             is_live = session.running is not None and session.can.own
             since = "round" if is_live and control in CONTROLS else "reply"
-            self.say(numbers.in_force(control, self.controls, since))
+            self.say(numbers.in_force(control, self.session.controls, since))
 
     def _shows(self, control: Control) -> bool:
         """Whether the panel or the status line shows what a control is."""
@@ -930,7 +925,7 @@ class ChatScreen(EagleScreen[None]):
             yield offer(id, BY_ID[id].footer)
 
     def state_of(self, id: str) -> str:
-        controls = self.controls
+        controls = self.session.controls
         role = self.session.role
         length = controls.n_draft_max
         return {

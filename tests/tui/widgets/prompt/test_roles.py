@@ -73,7 +73,7 @@ async def test_a_role_is_written(
         await user.on(RolesScreen)
         await user.sees("Enter writes it")
         await user.press("enter")
-        await user.until(lambda: user.chat.controls.temperature == 0.1, "the role")
+        await user.until(lambda: user.chat.session.controls.temperature == 0.1, "the role")
         await user.sees("· role terse")
         assert (tmp_path / "roles" / "terse.toml").is_file()
         await user.type("/role ../x", "enter")

@@ -46,7 +46,7 @@ async def test_a_value_is_typed_behind_a_command(drive: Drive) -> None:
         await user.sees("between 0 and 5")
         await user.type("0.3")
         await user.press("enter")
-        await user.until(lambda: user.chat.controls.temperature == 0.3, "the temperature")
+        await user.until(lambda: user.chat.session.controls.temperature == 0.3, "the temperature")
         await user.type("/n 99")
         await user.press("enter")
         await user.sees("99 must be between 0 and 16")
