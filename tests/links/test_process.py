@@ -18,9 +18,7 @@ def test_a_session_from_hello_to_shutdown(
     client = start()
     assert "llama-cpp-python" in client.ready().llama_cpp
 
-    *loading, loaded = client.answer(load(tiny_files, n_ctx=512)).events
-    assert loading[-1].step.fraction == 1.0
-    pair = loaded.pair
+    pair = client.expect(p.Loaded, load(tiny_files, n_ctx=512)).pair
     assert (pair.n_ctx, pair.n_threads, pair.speculation_off) == (512, 1, None)
     assert pair.drafter is not None
     assert pair.drafter.layers == tiny.TARGET_LAYERS

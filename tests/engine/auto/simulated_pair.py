@@ -75,8 +75,7 @@ class Fixed(NamedTuple):
     ngram: bool = False
 
 
-Driver = int | Fixed | Controller
-"""A number n stands for chains of n tokens."""
+Driver = Fixed | Controller
 
 
 @dataclass(frozen=True)
@@ -383,13 +382,10 @@ def proposal_of(guesses: Sequence[Guess]) -> Proposal:
 
 def _by_hand(driver: Driver) -> int | None:
     """The draft length that is set by hand; None for auto."""
-    if isinstance(driver, Controller):
-        return None
-    return driver if isinstance(driver, int) else driver.arm.n
+    return None if isinstance(driver, Controller) else driver.arm.n
 
 
-def _fixed(driver: int | Fixed, n_most: int, found: Proposal, has_draft: bool) -> Plan:
-    driver = Fixed(Arm(CHAIN, driver)) if isinstance(driver, int) else driver
+def _fixed(driver: Fixed, n_most: int, found: Proposal, has_draft: bool) -> Plan:
     if driver.ngram and found:
         taken = found.first(driver.arm.n)
         return Plan(len(taken), taken=taken)

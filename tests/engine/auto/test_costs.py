@@ -43,14 +43,6 @@ def test_a_width_that_was_calibrated_wrong_corrects_the_others(slowed: float) ->
     assert verify[0] == pytest.approx(TRUE[1], rel=0.05)
 
 
-def test_a_slower_machine_shows_in_plain_decoding_for_all_widths() -> None:
-    costs = calibrated()
-    costs.see_verify(1, 0, TRUE[1] * SLOW)
-
-    for width, ms in TRUE.items():
-        assert costs.verify(0)[width - 1] == pytest.approx(ms * SLOW, rel=0.05)
-
-
 def test_a_delay_changes_little() -> None:
     costs = calibrated()
     for _ in range(20):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -124,13 +123,6 @@ def test_counts_of_other_drafts_make_one_reply_plain(learnt: Learnt) -> None:
     assert failures[1] is None
 
 
-@contextmanager
-def loaded(files: tuple[Path, Path], n_threads: int) -> Iterator[LoadedPair]:
-    options = LoadOptions(n_ctx=256, n_threads=n_threads)
-    with closing(LoadedPair(check_pair(*files), options)) as pair:
-        yield pair
-
-
 def test_a_chat_keeps_what_it_learnt_and_the_next_load_of_the_pair_recalls_it(
     tiny_files: tuple[Path, Path], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +135,8 @@ def test_a_chat_keeps_what_it_learnt_and_the_next_load_of_the_pair_recalls_it(
     monkeypatch.setattr(Kept, "recall", noted)
     messages = (Message(role="user", content="the cat sat on the mat"),)
     for n_threads, is_known in ((1, False), (1, True), (2, False)):
-        with loaded(tiny_files, n_threads) as pair:
+        options = LoadOptions(n_ctx=256, n_threads=n_threads)
+        with closing(LoadedPair(check_pair(*tiny_files), options)) as pair:
             request = Chat(
                 id=1, messages=messages, sampling=Sampling(temperature=0.0), max_tokens=120
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.engine.llama.objects import Context, Model
+from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.sequences import find_cut
 from eaglechat.wire.protocol import Message
@@ -126,14 +126,6 @@ class LongChat:
         return [*answered.without(first_turn), *self.replies[-1].tokens]
 
 
-@pytest.fixture
-def reads_again(monkeypatch: pytest.MonkeyPatch, small: Rig) -> Iterator[Rig]:
-    """A pair whose memory does not shift."""
-    monkeypatch.setattr(Context, "can_shift", False)
-    with open_rig(small.target.model, small.draft.model, n_ctx=N_CTX, n_batch=64) as rig:
-        yield rig
-
-
 def check_cache(chat: LongChat) -> None:
     """Both caches hold whole turns, the system prompt before them, and the reply."""
     reply, rig = chat.replies[-1], chat.rig
@@ -166,18 +158,19 @@ def test_twelve_turns_run_through_a_context_of_three(small: Rig) -> None:
     assert list(small.generator.cache.tokens[: len(system) - 1]) == list(system[:-1])
 
 
-def test_reading_again_can_be_cancelled(reads_again: Rig) -> None:
-    chat = LongChat(reads_again)
+def test_reading_again_can_be_cancelled(small: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small.generator.cache, "can_shift", False)
+    chat = LongChat(small)
     chat.ask("one")
     chat.ask("two")
     messages = [*chat.messages, Message(role="user", content="three")]
-    asked = reads_again.prompter.conversation(messages)
+    asked = small.prompter.conversation(messages)
 
     def moved_in_mid_reply(so_far: Reply) -> bool:
         kinds = [type(event) for event in so_far.events]
         return Round in kinds and Window in kinds[kinds.index(Round) :]
 
-    reply = reads_again.reply(asked, max_tokens=200, cancel_at=moved_in_mid_reply)
+    reply = small.reply(asked, max_tokens=200, cancel_at=moved_in_mid_reply)
 
     assert reply.end.finish_reason is FinishReason.CANCELLED
     assert not reply.windows[-1].kv_kept

@@ -18,7 +18,7 @@ from math import sqrt
 
 import pytest
 
-from eaglechat.engine.auto.controller import Controller
+from eaglechat.engine.auto.controller import CHAIN, Arm, Controller
 from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.llama.objects import Model
 from eaglechat.engine.loop import Live
@@ -26,7 +26,7 @@ from eaglechat.wire.gain import GainOfRounds, GainVerdict
 from eaglechat.wire.protocol import AUTO, Auto, Shape, Speculation
 from eaglechat.wire.records import ReplyEnd, Round
 from tests.engine.auto.pairs import calibrated
-from tests.engine.auto.simulated_pair import Driver, Reply, Simulated, write
+from tests.engine.auto.simulated_pair import Driver, Fixed, Reply, Simulated, write
 from tests.engine.rig import Rig, check_bookkeeping, open_rig, plainly
 
 pytestmark = pytest.mark.usefixtures("plain_checks")
@@ -99,7 +99,7 @@ def simulated(seed: int, *, gusty: bool = True) -> Simulation:
         seed=seed,
     )
     n_tokens = int(60 * 25 ** rng.random())
-    driver: Driver = Controller(calibrated(pair)) if seed % 4 == 0 else n
+    driver: Driver = Controller(calibrated(pair)) if seed % 4 == 0 else Fixed(Arm(CHAIN, n))
     slowness = weather(rng, gusty=gusty)
     return Simulation(write(pair, n_tokens, driver, checks=PlainChecks(), slowness=slowness))
 

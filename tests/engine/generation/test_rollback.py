@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,31 +12,21 @@ from eaglechat.engine import pair
 from eaglechat.engine.llama.objects import Context, Model
 from eaglechat.engine.loop import Live
 from eaglechat.wire.errors import DecodeError
-from eaglechat.wire.protocol import (
-    AUTO,
-    Speculation,
-)
+from eaglechat.wire.protocol import AUTO, Speculation
 from tests import tiny
 from tests.engine.kind_pairs import Write, cycle
 from tests.engine.rig import Rig, drafts_of, fresh_reply, open_rig
 
 
-@pytest.fixture(scope="module")
-def hybrids(
-    tmp_path_factory: pytest.TempPathFactory, tiny_models: tuple[Model, Model]
-) -> Iterator[tuple[Model, Model]]:
-    """A hybrid target and a draft."""
-    path = tmp_path_factory.mktemp("hybrid") / "target.gguf"
-    with Model(tiny.write_hybrid_target(path)) as model:
-        yield model, tiny_models[1]
-
-
 def test_auto_never_reads_all_again_for_the_draft_to_see_more(
-    hybrids: tuple[Model, Model],
+    tmp_path: Path, tiny_models: tuple[Model, Model]
 ) -> None:
     """Though a window of 8 positions has left the draft with next to nothing of them."""
     live = Live(Speculation(n_draft_max=AUTO), 0.0)
-    with open_rig(*hybrids, draft_window=8) as rig:
+    with (
+        Model(tiny.write_hybrid_target(tmp_path / "target.gguf")) as hybrid,
+        open_rig(hybrid, tiny_models[1], draft_window=8) as rig,
+    ):
         prompt = rig.prompt("the quick brown fox " * 30)
         rig.reply(prompt, live=live, max_tokens=20)
         held = tuple(rig.generator.cache.tokens)
