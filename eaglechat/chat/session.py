@@ -76,7 +76,7 @@ class View(Protocol):
         read."""
 
     def grew(self) -> None:
-        """The running reply has another round."""
+        """The running reply has another round, or more of its prompt is read."""
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         """An unanswered question was taken out of the chat. If it was another version of a
@@ -610,11 +610,13 @@ class ChatSession:
                 self._move_window(running, step.first_turn)
             case protocol.Loading():
                 running.loading = step
+                self._view.grew()
             case Prefill():
                 if running.prefill is None and running.window is None:
                     # The engine reports only a window that moved.
                     self._move_window(running, 0)
                 running.prefill = step
+                self._view.grew()
             case SpeculationOff():
                 recording.speculation_stopped = step.reason
                 self._view.changed()
