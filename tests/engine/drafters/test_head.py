@@ -13,7 +13,8 @@ from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context, DraftHead, Model
 from eaglechat.wire.protocol import Shape
 from tests import tiny
-from tests.engine.rig import Rig, decode, open_contexts, open_rig
+from tests.engine.drafters.by_hand import Driver
+from tests.engine.rig import Rig, open_contexts, open_rig
 
 
 @pytest.mark.parametrize("shape", ["chain", "tree"])
@@ -59,13 +60,10 @@ def test_a_draft_whose_tokens_stand_in_another_order_keeps_its_whole_graph(
 
 
 def _first_draft(target: Context, draft: Context, text: list[int]) -> list[int]:
-    with (
-        closing(Eagle3Drafter(target, draft)) as drafter,
-        Batch(target) as batch,
-    ):
-        decode(target, batch, text, 0)
-        drafter.see(batch)
-        drafted = drafter.propose(3, 4, Limits(4)).ids
+    with closing(Eagle3Drafter(target, draft)) as drafter, Batch(target) as batch:
+        driver = Driver(target, draft, drafter, batch, Limits(4))
+        driver.prefill([*text, 4])
+        drafted = driver.propose().ids
     target.forget(0, 0)
     draft.forget(0, 0)
     return drafted
