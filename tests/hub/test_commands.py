@@ -221,7 +221,7 @@ def test_what_else_needs_a_model_is_told_before_it_is_deleted(commands: Commands
     store = ChatStore(commands.home / "eaglechat" / "data" / "chats.sqlite3")
     for file in (target, Path("/else.gguf")):
         new = new_chat(Pair("tiny", file, None, "files"))
-        chat = ChatRecorder(store, new, lambda _file, _why: None)
+        chat = ChatRecorder(store, new)
         chat.rename("a chat")
         chat.left(())
     told = commands.run("remove", "org/tiny-GGUF/tiny-Q4_K_M.gguf").stdout
