@@ -221,9 +221,8 @@ def test_what_else_needs_a_model_is_told_before_it_is_deleted(commands: Commands
     store = ChatStore(commands.home / "eaglechat" / "data" / "chats.sqlite3")
     for file in (target, Path("/else.gguf")):
         new = new_chat(Pair("tiny", file, None, "files"))
-        chat = ChatRecorder(store, new)
-        chat.rename("a chat")
-        chat.left(())
+        new.title = "a chat"
+        ChatRecorder(store, new).left(())
     told = commands.run("remove", "org/tiny-GGUF/tiny-Q4_K_M.gguf").stdout
     assert "Pairs that need it: tiny, mine.\n" in told
     assert "1 chat with it can then only be read.\n" in told
