@@ -114,10 +114,13 @@ class Score:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of its speeds in the heats, of which there are two at least, as a
-        share of their mean."""
-        speeds = [tokens / ms for tokens, _, ms in self._times]
-        return stdev(speeds) / fmean(speeds)
+        """The standard deviation of its speeds in heats of the same prompt, as a share of their
+        mean. There are two heats at least."""
+        shares: list[float] = []
+        for one in self.by_prompt.values():
+            speeds = [tokens / ms for tokens, _, ms in one._times]
+            shares += [speed / fmean(speeds) for speed in speeds]
+        return stdev(shares)
 
     @cached_property
     def gain(self) -> MeasuredGain:

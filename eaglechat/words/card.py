@@ -34,9 +34,9 @@ def ran_on(info: PairInfo, hello: Hello) -> str:
     if info.server:
         return f"{hello.engine} at {info.server}"
     by = "" if hello.engine == "eaglechat" else f"{hello.engine} {hello.llama_cpp}, "
-    crashes = f", {without(info.left_out)} (llama.cpp crashed with it)" if info.left_out else ""
+    less = f", {without(info.left_out)}" if info.left_out else ""
     devices = ", ".join(info.devices) or "no device named"
-    return f"{by}{plural(info.n_threads, 'thread')}, {devices}{crashes}"
+    return f"{by}{plural(info.n_threads, 'thread')}, {devices}{less}"
 
 
 def why_no_card(hello: Hello, info: PairInfo, engine: EngineSettings) -> str | None:
@@ -132,7 +132,7 @@ def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
         "continue the same text, which plain decoding wrote"
     )
     yield "timed: generation alone, without reading the prompt and without loading"
-    yield "spread: the standard deviation of the speeds in the heats, as a share of their mean"
+    yield "spread: the standard deviation of the speeds in heats of the same prompt, of their mean"
     before, after = comparison.loads
     yield (
         f"other programs took {wording.percent(comparison.others)} of the CPUs meanwhile; load "

@@ -153,6 +153,10 @@ def test_a_contender_has_its_speed_and_how_much_that_varied() -> None:
     assert three.longest == 2
     (_, three) = measured({"chat": {"plain": 10.0, "3": 15.0}}, noise=0.1).scores
     assert three.spread == pytest.approx(0.1, abs=0.01)
+    # A longer prompt is slower in every heat: that is no spread.
+    speeds = {"chat": {"plain": 10.0, "3": 15.0}, "file": {"plain": 5.0, "3": 6.0}}
+    (_, three) = measured(speeds, noise=0.0).scores
+    assert three.spread == pytest.approx(0.0)
 
 
 def test_a_last_draft_that_exceeds_the_heat_is_no_gain() -> None:

@@ -78,7 +78,7 @@ def test_a_card_has_what_was_measured_on_how_the_figures_and_their_limits(tmp_pa
         assert said in text, said
     (row,) = [line for line in text.splitlines() if line.startswith("| 2 |")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:4] == ["14.1", "1%", "1.41x ±0.04"]
+    assert cells[1:4] == ["14.1", "0%", "1.41x ±0.04"]
     # A round of the test drafts two tokens, and the first is tested and rejected.
     assert cells[4:] == ["1.00", "0.00", "0.00", "0.00", "none"]
     tables = [line for line in text.splitlines() if line.startswith("|")]
