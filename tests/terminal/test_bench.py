@@ -23,6 +23,10 @@ def test_other_prompts_are_measured_and_what_is_fastest_is_kept(home: Path) -> N
         terminal.keys("C-g", "c")
         terminal.wait_for(r"Up to \d+ minutes, until it can tell")
         terminal.resize(80, 24)
+        # Where it cannot tell after a pass over the prompts, the second takes as long again.
+        terminal.wait_for(r"heat (1[7-9]|2\d)|as plain|an't tell:|eaning ", TIMEOUT)
+        if "measuring" in terminal.screen():
+            terminal.keys("Escape")
         terminal.wait_for("as plain|an't tell:|eaning ", TIMEOUT)
         terminal.keys("Enter")
         terminal.says("starts with n_draft_max")
