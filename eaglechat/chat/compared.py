@@ -113,14 +113,15 @@ class Score:
         return per_second(tokens, ms) or 0.0
 
     @property
-    def spread(self) -> float:
+    def spread(self) -> float | None:
         """The standard deviation of its speeds in heats of the same prompt, as a share of their
-        mean. There are two heats at least."""
-        shares: list[float] = []
+        mean; None if no prompt had two heats."""
+        squares, freedom = 0.0, 0
         for one in self.by_prompt.values():
             speeds = [tokens / ms for tokens, _, ms in one._times]
-            shares += [speed / fmean(speeds) for speed in speeds]
-        return stdev(shares)
+            squares += sum((speed / fmean(speeds) - 1.0) ** 2 for speed in speeds)
+            freedom += len(speeds) - 1
+        return sqrt(squares / freedom) if freedom else None
 
     @cached_property
     def gain(self) -> MeasuredGain:

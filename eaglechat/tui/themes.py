@@ -87,12 +87,16 @@ def load_themes(*directories: Path) -> tuple[list[Theme], list[Problem]]:
     themes: dict[str, Theme] = {}
     problems: list[Problem] = []
     for directory in directories:
+        names: dict[str, str] = {}
         for file in sorted(directory.glob("*.toml")):
             loaded = read_theme(file)
             if isinstance(loaded, Problem):
                 problems.append(loaded)
+            elif loaded.name in names:
+                reason = f"{loaded.name!r} is the name of {names[loaded.name]} beside it already"
+                problems.append(_problem(file, "name", reason))
             else:
-                themes[loaded.name] = loaded
+                names[loaded.name], themes[loaded.name] = file.name, loaded
     return list(themes.values()), problems
 
 
@@ -173,8 +177,11 @@ def _luminance(colour: Color) -> float:
 def _theme(raw: dict[str, Any]) -> Theme:
     """Raises ValueError, which names what is wrong."""
     if unknown := raw.keys() - {field.name for field in fields(ThemeFile)}:
-        raise ValueError(f"a theme has no {unknown.pop()!r}")
+        raise ValueError(f"a theme has no {min(unknown)!r}")
     theme = msgspec.convert(raw, ThemeFile)
+    for key in ("luminosity_spread", "text_alpha"):
+        if not 0.0 <= getattr(theme, key) <= 1.0:
+            raise ValueError(f"{getattr(theme, key)} is not between 0 and 1 - at `$.{key}")
     if not _NAME.fullmatch(theme.name):
         raise ValueError(f"{theme.name!r} has more than letters, digits, - and _ - at `$.name")
     for key, value in vars(theme).items():

@@ -58,6 +58,8 @@ def why_not(comparison: Comparison) -> str | None:
         return f"the measurement failed: {comparison.failure.message}"
     if result.best is None or result.best.gain.error is None:
         return "too little was measured for an error of the gain: measure for longer"
+    if result.best.spread is None:
+        return "each prompt had one heat, so a speed has no spread: measure for longer"
     if others > _MOST_OTHERS:
         busy = wording.percent(others)
         return f"other programs kept {busy} of the CPUs busy: end them, and measure again"
@@ -132,7 +134,10 @@ def _protocol(comparison: Comparison, source: str) -> Iterator[str]:
         "continue the same text, which plain decoding wrote"
     )
     yield "timed: generation alone, without reading the prompt and without loading"
-    yield "spread: the standard deviation of the speeds in heats of the same prompt, of their mean"
+    yield (
+        "spread: the standard deviation of the speeds in heats of the same prompt, as a share of "
+        "their mean; tok/round: the mean accepted length, 1 + accepted / verify steps"
+    )
     before, after = comparison.loads
     yield (
         f"other programs took {wording.percent(comparison.others)} of the CPUs meanwhile; load "

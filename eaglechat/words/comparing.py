@@ -153,7 +153,7 @@ def setting_rows(result: Result) -> Iterator[Row]:
         yield [
             score.name,
             f"{score.tokens_per_second:.1f}",
-            wording.percent(score.spread) if len(score.heats) > 1 else "-",
+            "-" if score.spread is None else wording.percent(score.spread),
             gain,
             two_decimals(stats.mean_accepted_length),
             two_decimals(stats.acceptance_rate),

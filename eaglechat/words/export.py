@@ -109,11 +109,12 @@ def closed(text: str) -> str:
     """The text with its last code block closed. An answer that was cut off leaves it open, and the
     rest of the file would become part of it."""
     text = text.strip()
-    last = next(reversed(MarkdownIt().parse(text)), None)
-    if last is None or last.type != "fence":
+    blocks = MarkdownIt().parse(text)
+    if not blocks or blocks[-1].type != "fence":
         return text
-    is_closed = text.splitlines()[-1].strip().startswith(last.markup)
-    return text if is_closed else f"{text}\n{last.markup}"
+    ended = f"{text}\n{blocks[-1].markup}"
+    # Behind a block that is closed, its marks begin another one.
+    return ended if len(MarkdownIt().parse(ended)) == len(blocks) else text
 
 
 # HTML

@@ -237,6 +237,14 @@ def test_a_user_theme_becomes_variables(tmp_path: Path) -> None:
     assert Color.parse(variables["border"]).a == pytest.approx(0.4)
 
 
+def test_two_files_of_one_name_are_not_chosen_between_silently(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "a.toml")
+    write(tmp_path, GOOD.replace("#3366cc", "#ffffff"), "b.toml")
+    themes, problems = load_themes(tmp_path)
+    assert [loaded.primary for loaded in themes] == ["#3366CC"]
+    assert [problem.file.name for problem in problems] == ["b.toml"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "key", "reason"),
     [
@@ -245,7 +253,8 @@ def test_a_user_theme_becomes_variables(tmp_path: Path) -> None:
         ('"#3366cc"', "7", "primary", "Expected `str`, got `int`"),
         ('"mine"', '"my own"', "name", "has more than letters"),
         ("[variables]", "colour = 1\n[variables]", "", "a theme has no 'colour'"),
-        ("[variables]", "luminosity_spread = nan\n[variables]", "", "cannot convert float NaN"),
+        ("[variables]", "text_alpha = 1.5\n[variables]", "text_alpha", "not between 0 and 1"),
+        ("[variables]", "text_alpha = nan\n[variables]", "text_alpha", "not between 0 and 1"),
         ('"white 40%"', '"whit 40%"', "variables.border", "did you mean 'white'"),
         ('"white 40%"', '""', "variables.border", "'' is not a colour"),
         ('"white 40%"', '"auto 40%"', "variables.border", "'auto 40%' is not a colour"),

@@ -107,6 +107,7 @@ def test_a_category_has_the_same_figures_on_a_card_and_in_json(tmp_path: Path) -
         (RESULT, 0.45, "kept 45% of the CPUs busy: end them"),
         (measured({"q": {"plain": 10.0, "3": 14.0}}), 0.0, "3 was not used: the longest draft"),
         (Result(), 0.0, "too little was measured"),
+        (Result(RESULT.heats[:12:4], RESULT.who), 0.0, "a speed has no spread"),
     ],
 )  # fmt: skip
 def test_what_proves_nothing_has_no_card(

@@ -182,6 +182,8 @@ def test_the_page_has_a_rejected_token_that_nothing_replaced() -> None:
     [
         ("```py\nx", "\n```"),
         ("```\nx\n```", ""),
+        ("so:\n```", "\n```"),
+        ("```\nx\n``` y", "\n```"),
         ("~~~~\n```\n~~~", "\n~~~~"),
         ("```x``` is\n```\ny", "\n```"),
         ("plain", ""),

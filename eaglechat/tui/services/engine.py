@@ -16,12 +16,12 @@ from eaglechat.wire.protocol import (
     AnsweredRequest,
     Cancel,
     Hello,
+    Load,
     Loaded,
     Memory,
     PairInfo,
     Set,
     Unload,
-    Unloaded,
 )
 from eaglechat.wire.worker import Died
 
@@ -48,7 +48,7 @@ class EngineService:
         self._pace = FramePace()
         self._ask_for_tick, self._is_tick_asked = ask_for_tick, False
         self.loaded: PairInfo | None = None
-        """The pair in the engine's memory; None if there is none."""
+        """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._follow(link)
 
     def _follow(self, link: Link) -> None:
@@ -126,10 +126,12 @@ class EngineService:
 
         def hear(event: Answer) -> None:
             # A server may be in use by now.
-            if isinstance(event, Loaded | Unloaded) and link is self._link:
-                self.loaded = event.pair if isinstance(event, Loaded) else None
+            if isinstance(event, Loaded) and link is self._link:
+                self.loaded = event.pair
             listener(event)
 
+        if isinstance(message, Load | Unload):
+            self.loaded = None
         return link.request(message, hear)
 
     def send(self, message: Set | Cancel) -> None:
