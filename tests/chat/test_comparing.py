@@ -231,6 +231,16 @@ def test_what_it_takes_to_switch_to_a_contender_counts_for_none(tmp_path: Path) 
     assert running.so_far().scores[0].tokens_per_second == pytest.approx(1000 / 12)
 
 
+def test_a_slow_model_gets_the_time_of_two_times_the_heats_before_the_first_look(
+    tmp_path: Path,
+) -> None:
+    """8 heats of 20 tokens, twice, by two contenders: 640 seconds."""
+    chat = Headless(tmp_path)
+    chat.ask("why?")
+    chat.info = msgspec.structs.replace(chat.info, verify_ms={1: 1000.0})
+    assert comparison(chat, THREE).minutes == 11
+
+
 def test_a_comparison_that_cannot_tell_goes_on_until_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
