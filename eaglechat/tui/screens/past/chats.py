@@ -46,6 +46,8 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self._found: list[Hit] = []
         self._has_chosen = False
         """The choice came before there was a row."""
+        self._listing = 0
+        """The number of the last listing: a slower one before it comes too late."""
 
     def on_mount(self) -> None:
         self.words.value = self._typed_before
@@ -55,12 +57,14 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
     # In the background
 
     def _list(self) -> None:
-        self.in_background(self._store.listed, self._take_list)
+        self._listing += 1
+        self.in_background(self._store.listed, partial(self._take_list, self._listing))
 
-    def _take_list(self, chats: list[ChatSummary]) -> None:
-        self._chats = chats
-        self._show()
-        self._choose_late()
+    def _take_list(self, listing: int, chats: list[ChatSummary]) -> None:
+        if listing == self._listing:
+            self._chats = chats
+            self._show()
+            self._choose_late()
 
     def _search(self) -> None:
         typed = self._typed
