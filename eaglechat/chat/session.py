@@ -254,11 +254,8 @@ class ChatSession:
         if not (can.own or can.goes_on_from_text):
             return f"{refusals.subject(self.hello)} cannot continue a reply."
         is_known = can.goes_on_from_text or recording.ids
-        return (
-            None
-            if is_known
-            else "The tokens of the reply are not known, so it cannot be continued."
-        )
+        unknown = "The tokens of the reply are not known, so it cannot be continued."
+        return None if is_known else unknown
 
     def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
         if self._refuses(id):
@@ -503,6 +500,7 @@ class ChatSession:
         self.pair, self.info = pair, info
         self.is_engine_gone = self._is_missed = False
         if is_first:
+            # What the model's file recommends is known now; what was turned by hand stays.
             if not self.turns:
                 self.chat.header = header_of(pair)
             role, self.role = self.role, None
@@ -686,7 +684,7 @@ class ChatSession:
         elif self.running is not None:
             reason = "A reply is being written: {chat.stop} stops it."
         elif id is not None and id not in self.turns:
-            # Meanwhile.
+            # It was deleted meanwhile.
             reason = "This turn was deleted."
         return self._tells(reason)
 
