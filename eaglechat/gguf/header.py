@@ -385,11 +385,6 @@ def read_shards(path: Path) -> list[GGUFHeader]:
     _check_split(header, shard)
     if shard is None:
         return [header]
-    if not shard.is_possible:
-        raise GGUFError(
-            f"{path} is named as file {shard.number} of {shard.count}, which no split model has; "
-            "give it another name"
-        )
     paths = shard_paths(path)
     here = {other.number for other in map(shard_of, (p.name for p in paths)) if other}
     if shard.number != 1 and 1 in here:

@@ -6,8 +6,7 @@ only in its log. `KINDS` has a row for each kind of drafter, whose module is in 
 
 from __future__ import annotations
 
-import sys
-from array import array
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -45,11 +44,8 @@ def kind_of(draft: GGUFHeader) -> DrafterKind | None:
 def pairings(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[Pairing, ...]:
     """All that drafts for a target: the draft, which `why_unfit` has accepted, and what the
     target's own file has. Heads in a sidecar stand in for those in the target."""
-    found = []
-    kind = (kind_of(draft) or "model") if draft is not None else None
-    if draft is not None and kind is not None:
-        found.append(Pairing(kind, draft, has_probability=kind != "dspark" or _has_head(draft)))
-    if why_no_heads(target) is None and kind != "mtp":
+    found = [] if draft is None else [Pairing(kind_of(draft) or "model", draft)]
+    if why_no_heads(target) is None and not any(one.kind == "mtp" for one in found):
         found.append(Pairing("mtp"))
     return tuple(found)
 
@@ -62,7 +58,12 @@ def kinds(target: GGUFHeader, draft: GGUFHeader | None) -> tuple[DrafterKind, ..
 def offered_kind(target: GGUFHeader, draft: GGUFHeader) -> DrafterKind | None:
     """The kind of drafter that a file would be for a target: `model` for a much smaller model of
     its family; None if it is not worth a try. Whether a draft fits is `why_unfit`."""
-    return kind_of(draft) or ("model" if _is_offered_model(target, draft) else None)
+    if (kind := kind_of(draft)) is not None:
+        return kind
+    pre = "tokenizer.ggml.pre"
+    if draft.size_bytes > _MOST_OFFERED * target.size_bytes or draft.get(pre) != target.get(pre):
+        return None
+    return "model" if next(_no_model(target, draft), None) is None else None
 
 
 def takes_drafts(target: GGUFHeader) -> bool:
@@ -209,10 +210,7 @@ def _wrong_own_tokens(draft: GGUFHeader) -> Iterator[str]:
         yield f"the draft has {d2t.shape[0]} tokens of its own (d2t), but no output head for them"
     if d2t.shape[0] > draft.n_vocab:
         yield f"the draft's d2t has {d2t.shape[0]} tokens, its vocabulary has {draft.n_vocab}"
-    ids = array("q", read_tensor(draft, d2t))
-    if sys.byteorder == "big":
-        ids.byteswap()
-    for id in ids:
+    for (id,) in struct.iter_unpack("<q", read_tensor(draft, d2t)):
         if not 0 <= id < draft.n_vocab:
             yield f"the draft's d2t names token {id}, its vocabulary has {draft.n_vocab}"
 
@@ -390,14 +388,10 @@ def block_of(draft: GGUFHeader) -> Block:
         size=draft.number("dflash.block_size"),
         first=0 if from_anchor else 1,
         is_causal=draft.get("dflash.attention.causal") is True,
-        has_confidence=variant == "dspark" and "conf_proj.weight" in names,
+        has_confidence=variant == "dspark"
+        and "conf_proj.weight" in names
+        and draft.get("dflash.has_confidence_head") is not False,
     )
-
-
-def _has_head(dspark: GGUFHeader) -> bool:
-    """Whether it has a head for how probable its tokens are, and uses it."""
-    is_used = dspark.get("dflash.has_confidence_head") is not False
-    return is_used and block_of(dspark).has_confidence
 
 
 def _no_block(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
@@ -431,14 +425,6 @@ _RECURRENT = ("{arch}.ssm.state_size", "{arch}.shortconv.l_cache", "{arch}.wkv.h
 """Sizes of recurrent states."""
 _MOST_OFFERED = 1 / 3
 """A model of more than this share of the target's bytes is not offered as its draft."""
-
-
-def _is_offered_model(target: GGUFHeader, draft: GGUFHeader) -> bool:
-    """Whether a whole model is worth a try: of the target's family, and much smaller."""
-    pre = "tokenizer.ggml.pre"
-    if draft.size_bytes > _MOST_OFFERED * target.size_bytes or draft.get(pre) != target.get(pre):
-        return False
-    return next(_no_model(target, draft), None) is None
 
 
 def _no_model(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:

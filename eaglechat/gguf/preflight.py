@@ -53,9 +53,6 @@ class Pairing:
     kind: DrafterKind
     file: GGUFHeader | None = None
     """The draft's; None if the drafter is in the target's file."""
-    has_probability: bool = True
-    """Whether it knows how probable its tokens are. Where DSpark has no head for that, llama-server
-    ends over a least probability."""
 
 
 def deepest_readable_layer(target: GGUFHeader) -> int:

@@ -214,14 +214,14 @@ def _parse_hub(path: str, text: str) -> ModelSource:
 
 def group_models(files: Iterable[str], *, broken: bool = False) -> list[ModelFiles]:
     """The GGUF models among `files`; a split GGUF is one model. `broken`: also those that cannot be
-    loaded, because files are missing or a name says that it is shard 3 of 2."""
+    loaded, because files are missing."""
     shards: dict[tuple[str, int], dict[int, str]] = {}
     models: list[ModelFiles] = []
     for file in files:
         shard = shard_of(file)
-        if shard is not None and shard.is_possible:
+        if shard is not None:
             shards.setdefault((shard.stem, shard.count), {})[shard.number] = file
-        elif file.lower().endswith(".gguf") and (broken or shard is None):
+        elif file.lower().endswith(".gguf"):
             models.append(ModelFiles((file,)))
     for (_, count), found in shards.items():
         if broken or len(found) == count:

@@ -134,11 +134,13 @@ def test_a_block_is_filled_in_as_its_header_says(
 def test_dspark_may_lack_a_confidence_head(header: Header) -> None:
     dspark = header("dspark")
     tensors = tuple(one for one in dspark.tensors if one.name != "conf_proj.weight")
-    without = replace(dspark, tensors=tensors)
-    assert not block_of(without).has_confidence
-    for draft, has_probability in ((dspark, True), (without, False)):
-        (found,) = pairings(header("llama"), draft)
-        assert found.has_probability is has_probability
+    unused = header("dspark", {"dflash.has_confidence_head": False})
+    for draft, has_confidence in (
+        (dspark, True),
+        (replace(dspark, tensors=tensors), False),
+        (unused, False),
+    ):
+        assert block_of(draft).has_confidence is has_confidence
 
 
 STRIPPED = "its MTP heads were stripped, but its header still declares 1"

@@ -169,9 +169,6 @@ def test_a_vocabulary_map_of_a_shape_of_its_own_is_refused(shape: Shape, says: s
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("x-00001-of-00000.gguf", "is named as file 1 of 0, which no split model has"),
-        ("x-00000-of-00002.gguf", "is named as file 0 of 2"),
-        ("x-00003-of-00002.gguf", "is named as file 3 of 2"),
         ("x-00001-of-99999.gguf", "x-00004-of-99999.gguf and 99,995 more"),
         ("x-00002-of-00003.gguf", "part of a model in 3 files; missing: x-00001-of-00003.gguf, "),
     ],
@@ -181,6 +178,13 @@ def test_impossible_names_of_split_models_are_told_in_a_sentence(name: str, says
         (model,) = go_through(folder)
         assert model.kind is ModelKind.BROKEN
         assert says in (model.problem or "")
+
+
+@pytest.mark.parametrize("which", ["00001-of-00000", "00000-of-00002", "00003-of-00002"])
+def test_a_name_that_no_split_model_has_is_one_like_any_other(which: str) -> None:
+    with folder_of({f"x-{which}.gguf": TARGET}) as folder:
+        (model,) = go_through(folder)
+        assert (model.name, model.problem) == (f"x-{which}", None)
 
 
 def test_a_name_is_shown_without_what_moves_a_cursor(tmp_path: Path) -> None:
