@@ -132,7 +132,8 @@ class Client:
     @property
     def process(self) -> psutil.Process:
         assert isinstance(self.link, ProcessLink)
-        return psutil.Process(self.link.pid)
+        assert self.link._running is not None
+        return psutil.Process(self.link._running.process.pid)
 
 
 def engine_process(command: Sequence[str], log: Path, patience_s: float = PATIENCE_S) -> Client:

@@ -72,7 +72,7 @@ class Link:
         """
         raise NotImplementedError
 
-    def hand_over(self, message: protocol.AnyRequest) -> None:
+    def hand_over(self, message: protocol.AnsweredRequest | protocol.Set | protocol.Cancel) -> None:
         """Send the engine a message, without waiting. Raises ProtocolError if it cannot be sent."""
         raise NotImplementedError
 
@@ -272,10 +272,9 @@ class LocalLink(Link):
             raise EngineStartError(str(error)) from error
         self._worker.start()
 
-    def hand_over(self, message: protocol.AnyRequest) -> None:
+    def hand_over(self, message: protocol.AnsweredRequest | protocol.Set | protocol.Cancel) -> None:
         assert self._worker is not None
-        if not isinstance(message, protocol.Shutdown):
-            self._worker.take(message)
+        self._worker.take(message)
 
     def log_tail(self) -> tuple[str, ...]:
         return (self._worker.log_tail() if self._worker else ()) or super().log_tail()

@@ -52,11 +52,6 @@ class ProcessLink(Link):
         self._log = log
         self._running: _Running | None = None
 
-    @property
-    def pid(self) -> int | None:
-        """The process' id; None before it is started and after it is closed."""
-        return self._running.process.pid if self._running else None
-
     def open_engine(self, say: Say) -> None:
         log = open_log(self._log)
         try:

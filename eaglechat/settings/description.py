@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -93,7 +93,7 @@ def describe() -> tuple[SettingDoc, ...]:
 
 
 def docs_of(
-    struct: type[msgspec.Struct], table: str, said: Mapping[str, Said] = MappingProxyType({})
+    struct: type[msgspec.Struct], table: str, said: Mapping[str, Said] | None = None
 ) -> tuple[SettingDoc, ...]:
     """Every field of a struct, in its order; the default of one that must be given is NODEFAULT.
     `said` is for a table that is not in `SAID`."""
@@ -126,14 +126,9 @@ def _doc(table: str, key: str, hint: Any, default: Any, said: Said) -> SettingDo
     kind = get_origin(values) or values
     item_types, item_metas = _taken_apart(get_args(values)[0]) if kind is tuple else ([], [])
     ranged = item_metas if kind is tuple else metas
+    flag = f"--{key.replace('_', '-')}" if said.flag == AS_ITS_KEY else said.flag
     return SettingDoc(
-        description=said.description,
-        flag=said.flag if said.flag != AS_ITS_KEY else f"--{key.replace('_', '-')}",
-        flag_help=said.flag_help or said.description,
-        shorthand=said.shorthand,
-        example=said.example,
-        metavar=said.metavar,
-        group=said.group,
+        **vars(replace(said, flag=flag, flag_help=said.flag_help or said.description)),
         table=table,
         key=key,
         hint=hint,
@@ -209,11 +204,6 @@ def written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def wanted(doc: SettingDoc) -> str:
-    """The values that a setting accepts, such as “a number between 0 and 5” or “f16 or q8_0”."""
-    return _wanted(doc, _NOUNS.get(doc.kind, ""))
-
-
 def _checked(doc: SettingDoc, value: Any, shown: str) -> Any:
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise WrongValueError("this is not text in UTF-8")
@@ -227,8 +217,7 @@ def _checked(doc: SettingDoc, value: Any, shown: str) -> Any:
             ) from None
         numbers = int if doc.kind is int else int | float
         is_number = isinstance(value, numbers) and not isinstance(value, bool)
-        noun = "" if is_number else _NOUNS.get(doc.kind, "")
-        raise WrongValueError(f"{shown} must be {_wanted(doc, noun)}") from None
+        raise WrongValueError(f"{shown} must be {wanted(doc, is_number=is_number)}") from None
 
 
 def _parsed(doc: SettingDoc, text: str) -> Any:
@@ -248,8 +237,9 @@ def _parsed(doc: SettingDoc, text: str) -> Any:
     return text
 
 
-def _wanted(doc: SettingDoc, noun: str) -> str:
-    """`noun` is the kind of number; empty if the value is such a number but out of range."""
+def wanted(doc: SettingDoc, *, is_number: bool = False) -> str:
+    """The values that a setting accepts, such as “a number between 0 and 5” or “f16 or q8_0”; of a
+    value that is such a number and out of range, “between 0 and 5”."""
     if doc.choices:
         return either(doc.choices)
     if doc.kind is tuple:
@@ -258,6 +248,7 @@ def _wanted(doc: SettingDoc, noun: str) -> str:
         return f"a list of {most}{items}, such as {written(doc.example)}"
     if doc.kind not in _NOUNS:
         return "true or false" if doc.kind is bool else "text"
+    noun = "" if is_number else _NOUNS[doc.kind]
     comma = "," if noun and doc.range.maximum is None else ""
     alternative = f", or {either(doc.words)}" if doc.words else ""
     return f"{noun}{comma} {doc.range}".strip() + alternative

@@ -39,19 +39,6 @@ target still writes the features that the draft reads. A share of the speed-up."
 GainVerdict = Literal["faster", "same", "slower", "unclear"]
 
 
-def verdict_of(speed_up: float, error: float | None) -> GainVerdict:
-    """What holds in all of `speed_up` ± `error`. `unclear` if nothing does, or if the error is not
-    known (None)."""
-    if error is None:
-        return "unclear"
-    low, high = speed_up - error, speed_up + error
-    if low >= 1.0 - SAME_WITHIN and high <= 1.0 + SAME_WITHIN:
-        return "same"
-    if low > 1.0:
-        return "faster"
-    return "slower" if high < 1.0 else "unclear"
-
-
 @dataclass(frozen=True)
 class MeasuredGain:
     """Times as fast as plain decoding, plus or minus the error at 95%; None if it is not known."""
@@ -61,7 +48,16 @@ class MeasuredGain:
 
     @property
     def verdict(self) -> GainVerdict:
-        return verdict_of(self.speed_up, self.error)
+        """What holds in all of `speed_up` ± `error`. `unclear` if nothing does, or if the error is
+        not known."""
+        if self.error is None:
+            return "unclear"
+        low, high = self.speed_up - self.error, self.speed_up + self.error
+        if low >= 1.0 - SAME_WITHIN and high <= 1.0 + SAME_WITHIN:
+            return "same"
+        if low > 1.0:
+            return "faster"
+        return "slower" if high < 1.0 else "unclear"
 
 
 @lru_cache

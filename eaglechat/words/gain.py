@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from eaglechat.hub.local import passes
-from eaglechat.wire.gain import verdict_of
+from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words.wording import about_times, ago, times
 
@@ -23,7 +23,7 @@ def in_words(speed_up: float, error: float | None, how: str) -> str:
     it says where it leans, if that is further from plain than half of the error: `leaning faster:
     1.2x ±0.3`, `can't tell: 1.0x ±0.3`."""
     said = f"{figure(speed_up, error)} as fast as plain {how}"
-    verdict = verdict_of(speed_up, error)
+    verdict = MeasuredGain(speed_up, error).verdict
     if verdict == "same":
         return f"same as plain {how}"
     if verdict != "unclear":

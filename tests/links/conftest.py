@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from eaglechat.links.http.server import server_link
@@ -32,8 +31,11 @@ def connected(
 ) -> Iterator[Client]:
     """A client of the kind of engine that the fixture's parameter names."""
     if request.param == "process":
-        process = ProcessLink(ENGINE, folder / "log")
-        client = Client(process, files, kill=lambda: psutil.Process(process.pid).kill())
+
+        def kill() -> None:
+            client.process.kill()
+
+        client = Client(ProcessLink(ENGINE, folder / "log"), files, kill=kill)
     elif request.param == "local":
         client = Client(engine_in_this_process(), files)
     elif request.param == "http":

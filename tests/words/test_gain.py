@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eaglechat.wire.gain import GainVerdict, verdict_of
+from eaglechat.wire.gain import GainVerdict, MeasuredGain
 from eaglechat.words.gain import in_words
 
 
@@ -27,5 +27,5 @@ from eaglechat.words.gain import in_words
 def test_nothing_is_claimed_that_its_error_does_not_allow(
     speed_up: float, error: float | None, verdict: GainVerdict, words: str
 ) -> None:
-    assert verdict_of(speed_up, error) == verdict
+    assert MeasuredGain(speed_up, error).verdict == verdict
     assert in_words(speed_up, error, "with length 3") == words

@@ -21,7 +21,7 @@ import msgspec
 from eaglechat.hub.local.pair import Pair
 from eaglechat.settings.model import EngineSettings
 from eaglechat.state_file import StateFile
-from eaglechat.wire.gain import GainVerdict, student_t, verdict_of
+from eaglechat.wire.gain import GainVerdict, MeasuredGain, student_t
 from eaglechat.wire.protocol import AUTO, Auto
 
 FEWEST_REPLIES = 8
@@ -97,7 +97,7 @@ class Gain(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> GainVerdict:
-        return verdict_of(self.speed_up, self.error)
+        return MeasuredGain(self.speed_up, self.error).verdict
 
 
 class _Replies(msgspec.Struct, frozen=True):

@@ -39,11 +39,9 @@ _FAULTS = (httpx2.RequestError, httpx2.InvalidURL)
 class ServerClient:
     """Asks one server. Whatever goes wrong becomes a ServerError."""
 
-    def __init__(
-        self, server: ServerSettings, transport: httpx2.AsyncBaseTransport | None = None
-    ) -> None:
-        """Without `transport`, the network. Raises AddressError."""
-        self.server, self._transport = server, transport
+    def __init__(self, server: ServerSettings) -> None:
+        """Raises AddressError."""
+        self.server = server
         self.address = parse_address(server.url)
         self.where = self.address.root
         self.loop = asyncio.new_event_loop()
@@ -67,7 +65,6 @@ class ServerClient:
         try:
             self._opened = httpx2.AsyncClient(
                 headers={"User-Agent": "eaglechat", **server.headers},
-                transport=self._transport,
                 verify=certificates,
                 timeout=httpx2.Timeout(server.timeout, connect=server.connect_timeout),
                 # The chat and the key go to no address that the user has not named.

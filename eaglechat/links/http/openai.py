@@ -22,8 +22,6 @@ class OpenAIServer:
     name = "this server"
     """As it is written in “not reported by vLLM”."""
     can = Capabilities()
-    counts_tokens = False
-    """Whether it counts while it writes."""
     n_draft_max = 0
     """The longest draft that it was seen to make."""
     drafter = ""
@@ -69,7 +67,6 @@ class TemplatedServer(OpenAIServer):
 class LlamaServer(TemplatedServer):
     name = "llama-server"
     can = Capabilities(origins=True, prompt=True, goes_on_from_text=True)
-    counts_tokens = True
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
         sampling = chat.sampling

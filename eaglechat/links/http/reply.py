@@ -84,7 +84,7 @@ class Reply:
         self._asked = self._first = self._last = time.monotonic()
         """When the reply was asked for, and when its first and its last text came."""
         # Of counted tokens
-        self._has_counts: bool | None = None if kind.counts_tokens else False
+        self._has_counts: bool | None = None if kind.can.origins else False
         """None until the first chunk that tells: older llama-servers do not count, nor do other
         servers behind llama-swap or a proxy."""
         self._told = self._open = 0

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -114,10 +113,6 @@ class Program:
     def _is_ready(self, client: httpx2.Client) -> bool:
         try:
             answer = client.get(f"{self.url}/health")
-        except httpx2.RemoteProtocolError as error:
-            with suppress(OSError):
-                self._log.write(f"{self.url} does not speak HTTP: {error}\n".encode())
-            return False
         except httpx2.HTTPError:
             return False
         return answer.status_code == 200

@@ -37,8 +37,8 @@ def heard(data: bytes, cuts: list[int]) -> tuple[list[Event], str]:
         kind = {"Content-Type": "text/event-stream"}
         return httpx2.Response(200, headers=kind, stream=Pieces(data, cuts))
 
-    transport = httpx2.MockTransport(answer)
-    client = ServerClient(ServerSettings(name="box", url="http://box"), transport)
+    client = ServerClient(ServerSettings(name="box", url="http://box"))
+    client._opened = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
 
     async def read() -> tuple[list[Event], str]:
         events: list[Event] = []
