@@ -32,10 +32,6 @@ Watcher = Callable[[Lifecycle], None]
 _News = protocol.AnyEvent | Died
 
 
-class EngineStartError(EngineError):
-    code = "start"
-
-
 def wrong_version(hello: protocol.Hello) -> str | None:
     """Why this program cannot talk to an engine; None if it can."""
     if hello.protocol == protocol.PROTOCOL_VERSION:
@@ -68,7 +64,7 @@ class Link:
     def open_engine(self, say: Say) -> None:
         """Start the engine. It calls `say` with its events, from any thread; Died is the last one.
 
-        Raises EngineStartError.
+        Raises EngineError.
         """
         raise NotImplementedError
 
@@ -87,13 +83,13 @@ class Link:
     # What a client calls
 
     def start(self) -> None:
-        """Start the engine unless it runs. Raises EngineStartError."""
+        """Start the engine unless it runs. Raises EngineError."""
         if not self._is_open:
             self._open()
             self._is_open = True
 
     def _open(self) -> None:
-        """Raises EngineStartError."""
+        """Raises EngineError."""
         inbox = self._inbox
 
         def say(news: _News) -> None:
@@ -222,7 +218,7 @@ class Link:
             self._pending[oldest] = again, listener
         try:
             self._open()
-        except EngineStartError:
+        except EngineError:
             return hint
         self.hello = None
         for one in waiting:
@@ -257,7 +253,7 @@ class LocalLink(Link):
     """An engine in the client's process: a worker, whose thread answers the requests."""
 
     def __init__(self, make: Callable[[Say], Worker]) -> None:
-        """`make` makes the engine; the EngineError that it raises becomes an EngineStartError."""
+        """`make` makes the engine. Raises EngineError."""
         super().__init__()
         self._make = make
         self._worker: Worker | None = None
@@ -266,10 +262,7 @@ class LocalLink(Link):
         if self._worker is not None:
             # It is gone; its thread may still wait for a request.
             self._worker.shut_down(0.0)
-        try:
-            self._worker = self._make(say)
-        except EngineError as error:
-            raise EngineStartError(str(error)) from error
+        self._worker = self._make(say)
         self._worker.start()
 
     def hand_over(self, message: protocol.AnsweredRequest | protocol.Set | protocol.Cancel) -> None:

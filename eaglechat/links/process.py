@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eaglechat import paths
-from eaglechat.links.base import EngineStartError, Link
+from eaglechat.links.base import Link
 from eaglechat.links.crashes import crash
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import AnyRequest, Error, ProtocolError, Shutdown, decode_event, encode
 from eaglechat.wire.worker import Died, Say
 
@@ -66,7 +67,7 @@ class ProcessLink(Link):
         except (OSError, ValueError) as error:
             log.close()
             command = " ".join(self._command)
-            raise EngineStartError(f"cannot start the engine with “{command}”: {error}") from error
+            raise EngineError(f"cannot start the engine with “{command}”: {error}") from error
         running = self._running = _Running(process, log, queue.SimpleQueue())
         for work in (lambda: _read(running, say), lambda: _write(running)):
             threading.Thread(target=work, name="engine-pipe", daemon=True).start()

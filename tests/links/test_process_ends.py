@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from eaglechat.links import process as process_module
-from eaglechat.links.base import ENGINE_DIED, EngineStartError
+from eaglechat.links.base import ENGINE_DIED
 from eaglechat.links.process import ProcessLink
 from eaglechat.wire import protocol as p
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import decode_event, encode
 from eaglechat.wire.records import FinishReason
 from eaglechat.wire.worker import Died
@@ -185,7 +186,7 @@ def test_a_full_disk_costs_the_log_and_nothing_else(
 
 
 def test_a_command_that_does_not_exist_says_so(start: Callable[..., Client]) -> None:
-    with pytest.raises(EngineStartError, match="cannot start the engine with “no-such-program x”"):
+    with pytest.raises(EngineError, match="cannot start the engine with “no-such-program x”"):
         start(["no-such-program", "x"])
 
 

@@ -9,8 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eaglechat.links.base import ENGINE_DIED, EngineStartError, Lifecycle, Link
+from eaglechat.links.base import ENGINE_DIED, Lifecycle, Link
 from eaglechat.wire import protocol as p
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import ProtocolError
 from eaglechat.wire.worker import Died
 
@@ -37,7 +38,7 @@ class Puppet(Link):
         self.trouble: Exception | None = None
 
     def open_engine(self, say: Callable[[p.AnyEvent | Died], None]) -> None:
-        if isinstance(self.trouble, EngineStartError):
+        if isinstance(self.trouble, EngineError):
             raise self.trouble
         self.say = say
 
@@ -113,8 +114,8 @@ def test_what_fails_in_a_listener_costs_no_other_its_event(link: Puppet) -> None
 def test_an_engine_that_cannot_start_is_no_news_and_may_be_tried_again() -> None:
     link, told = Puppet(), list[Lifecycle]()
     link.watch(told.append)
-    link.trouble = EngineStartError("no such file")
-    with pytest.raises(EngineStartError):
+    link.trouble = EngineError("no such file")
+    with pytest.raises(EngineError):
         link.start()
     link.pump()
     assert told == []

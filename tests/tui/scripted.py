@@ -11,8 +11,9 @@ import msgspec
 from eaglechat.engine.auto.planner import PlainChecks
 from eaglechat.engine.reply import ReplyText
 from eaglechat.engine.templates.dialect import ANSWER_ONLY
-from eaglechat.links.base import EngineStartError, Link
+from eaglechat.links.base import Link
 from eaglechat.wire import protocol
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import OWN_ENGINE, AnsweredRequest, Memory
 from eaglechat.wire.records import (
     AutoDraft,
@@ -118,7 +119,7 @@ class ScriptedEngine(Link):
 
     def open_engine(self, say: Callable[[protocol.AnyEvent | Died], None]) -> None:
         if self.start_error is not None:
-            raise EngineStartError(self.start_error)
+            raise EngineError(self.start_error)
         self.starts += 1
         self._is_alive, self._say = True, say
         say(

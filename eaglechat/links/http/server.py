@@ -38,14 +38,6 @@ LOADING_WAIT_S = 1.0
 LOOK_S = 0.02
 """Seconds between two looks at whether the request is cancelled."""
 _MOST_NAMED = 20
-_PROMPT_FIELDS = (
-    "model",
-    "messages",
-    "chat_template_kwargs",
-    "add_generation_prompt",
-    "continue_final_message",
-)
-"""The fields of a request for a reply that decide the prompt."""
 
 
 def server_link(server: ServerSettings) -> LocalLink:
@@ -276,8 +268,7 @@ class ServerWorker(Worker):
         window = self._window(chat, model)
         seen = msgspec.structs.replace(chat, messages=window.sent)
         body = self._found.kind.body(seen, model.id, 0)
-        asked = {name: body[name] for name in _PROMPT_FIELDS if name in body}
-        text = at(await self._client.ask(f"{pages}/apply-template", asked), "prompt")
+        text = at(await self._client.ask(f"{pages}/apply-template", body), "prompt")
         content = {"content": text, "add_special": True, "parse_special": True}
         if "model" in body:
             content["model"] = body["model"]

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -90,11 +91,9 @@ class Program:
 
     def ends_within(self, seconds: float) -> bool:
         """Whether it has ended, or does so within this time."""
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        return self._process.poll() is not None
 
     @property
     def how_it_ended(self) -> str:

@@ -8,9 +8,10 @@ from contextlib import suppress
 from functools import cached_property
 
 from eaglechat.hub.fit import Machine
-from eaglechat.links.base import EngineStartError, Lifecycle, Link, Listener, Watcher, wrong_version
+from eaglechat.links.base import Lifecycle, Link, Listener, Watcher, wrong_version
 from eaglechat.machine import memory
 from eaglechat.settings.model import EngineSettings, ServerSettings
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.protocol import (
     Answer,
     AnsweredRequest,
@@ -58,7 +59,7 @@ class EngineService:
     def use(self, server: ServerSettings | None) -> None:
         """Use this server from now on, or with None the engine of the settings.
 
-        Raises EngineStartError.
+        Raises EngineError.
         """
         if server == self._server:
             return
@@ -82,7 +83,7 @@ class EngineService:
         return self._link.hello
 
     def start(self) -> None:
-        """Start the engine unless it runs. Raises EngineStartError."""
+        """Start the engine unless it runs. Raises EngineError."""
         if self.hello is not None and wrong_version(self.hello):
             # Another version may have been installed since.
             self._link.close()
@@ -94,7 +95,7 @@ class EngineService:
         Errors are ignored: they come again when it is needed.
         """
         if self._is_here and self._link is self._own:
-            with suppress(EngineStartError):
+            with suppress(EngineError):
                 self.start()
 
     @property

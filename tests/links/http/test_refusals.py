@@ -250,9 +250,9 @@ def test_a_model_it_does_not_have(server: FaultServer, connect: Connect) -> None
     "url", ["", "ftp://x", "http://", "http:/h:80", "http://u:secret@h", "http://h:99999"]
 )
 def test_what_is_no_address(url: str) -> None:
-    from eaglechat.links.base import EngineStartError
+    from eaglechat.wire.errors import EngineError
 
-    with pytest.raises(EngineStartError) as raised:
+    with pytest.raises(EngineError) as raised:
         server_link(ServerSettings(name="box", url=url)).start()
     assert "secret" not in str(raised.value)
 

@@ -17,13 +17,14 @@ from eaglechat import paths
 from eaglechat.chat.controls import first_controls
 from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.base import EngineStartError, Lifecycle, wrong_version
+from eaglechat.links.base import Lifecycle, wrong_version
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.keys import ENTER
 from eaglechat.tui.screens.base import EagleScreen, Frame
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.wire import protocol
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
 from eaglechat.words.bars import bar
@@ -119,7 +120,7 @@ class Loading(Frame):
         try:
             self._services.engine.use(self.pair.server)
             self._services.engine.start()
-        except EngineStartError as error:
+        except EngineError as error:
             self._fail(str(error), "start")
             return
         if self.pair.reencode:
