@@ -27,17 +27,17 @@ CHILDREN = """
 import os, sys
 from pathlib import Path
 from huggingface_hub import constants
-from huggingface_hub.utils import get_session
 from eaglechat.hub.downloads.client import Hub, Timeouts
 from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
 
 constants.HF_HUB_OFFLINE = False
-get_session()
+hub = Hub(sys.argv[1], Path(sys.argv[2]), Timeouts(), ())
+# What a first question imports and looks up is not done again in each process.
+hub.repo("user/model")
 for line in sys.stdin:
     child = os.fork()
     if not child:
-        hub = Hub(sys.argv[1], Path(sys.argv[2]), Timeouts(), ())
         try:
             download(hub, hub.repo("user/model").file("model.gguf"), policy=RetryPolicy(2, 0, 0, 0))
         except HubError as error:
