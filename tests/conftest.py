@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -78,3 +79,21 @@ def real_files() -> tuple[Path, Path]:
         pytest.skip(f"the built-in pair's target is missing: {BUILTIN_INSTALL}")
     assert pair.draft is not None
     return pair.target, pair.draft
+
+
+@pytest.fixture(scope="session")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where copies of the built-in target are written and measured, once for all processes of a
+    run: the program itself lets only one of them do that."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    (folder / "reencoded").mkdir(exist_ok=True)
+    return folder / "reencoded"
+
+
+@pytest.fixture
+def loaded_before(home: Path, copies: Path) -> None:
+    """The home of a user who has loaded the built-in pair before."""
+    (home / "eaglechat" / "data").mkdir(parents=True)
+    (home / "eaglechat" / "data" / "reencoded").symlink_to(copies)

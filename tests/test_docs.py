@@ -178,7 +178,7 @@ def test_architecture_names_only_what_is_there() -> None:
 
 
 @pytest.mark.real
-def test_commands_explains_what_run_prints(tmp_path: Path) -> None:
+def test_commands_explains_what_run_prints(tmp_path: Path, loaded_before: None) -> None:
     page = DOCS / "commands.md"
     trace = tmp_path / "trace.jsonl"
     flags = ["--json", "--trace", str(trace), "--temperature", "0", "--max-tokens", "6"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,12 +19,20 @@ from eaglechat.hub import catalogue
 from eaglechat.settings.config_file import load
 from eaglechat.tui.commands.keymap import read_keymap
 from tests.chat.headless import Headless
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN = re.compile(r"(?:\.venv/bin/)?eaglechat (?:run|prompt|chats|export|doctor|engine)\b|\(cat ")
 ELSEWHERE = re.compile(r"--server|qwen3")
 """What takes a server, or a pair that is not here."""
+UNTIL_ANSWERED = f"""#!/bin/sh
+for _ in $(seq {20 * int(PATIENCE_S)}); do
+    grep -q finish_reason printed && exit
+    {shutil.which("sleep")} 0.05
+done
+"""
+"""What `sleep` does in a line of a page, however fast the machine is."""
 
 
 def blocks(kind: str) -> Iterator[tuple[Path, str]]:
@@ -65,7 +74,11 @@ def test_every_module_that_is_named_is_there(page: Path) -> None:
 
 @pytest.fixture
 def shell(
-    tmp_path: Path, home: Path, real_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    home: Path,
+    loaded_before: None,
+    real_files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """A directory with the files that the pages name; what is written there is a few tokens."""
     own, programs = home / "eaglechat", tmp_path / ".venv" / "bin"
@@ -73,13 +86,17 @@ def shell(
     programs.mkdir(parents=True)
     program = programs / "eaglechat"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m eaglechat "$@"\n')
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    sleep = programs / "sleep"
+    sleep.write_text(UNTIL_ANSWERED)
+    for one in (program, sleep):
+        one.chmod(one.stat().st_mode | stat.S_IXUSR)
     chat = Headless(own / "data")
     chat.ask("What is a steam engine?")
     chat.session.leave("")
     config = own / "config" / "config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text("[generation]\nmax_tokens = 4\n[engine]\nn_ctx = 512\n")
+    # llama.cpp's threads spin: one is the fastest beside other tests.
+    config.write_text("[generation]\nmax_tokens = 4\n[engine]\nn_ctx = 512\nn_threads = 1\n")
     (tmp_path / "model.gguf").symlink_to(real_files[0])
     (tmp_path / "new.jinja").write_text("{{ messages[0].content }}")
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hi"}]')
@@ -96,6 +113,10 @@ def shell(
 @pytest.mark.real
 @pytest.mark.parametrize("line", lines_to_run())
 def test_every_command_runs_as_it_stands(line: str, shell: Path) -> None:
-    ran = subprocess.run(line, shell=True, cwd=shell, capture_output=True, check=False)
-    assert ran.returncode == 0, ran.stderr.decode()
-    assert ran.stdout or " -o " in line
+    with (shell / "printed").open("w+b") as printed:
+        ran = subprocess.run(
+            line, shell=True, cwd=shell, stdout=printed, stderr=subprocess.PIPE, check=False
+        )
+        assert ran.returncode == 0, ran.stderr.decode()
+        assert printed.seek(0, os.SEEK_END) > 0 or " -o " in line
+        assert b"finish_reason" in (shell / "printed").read_bytes() or "sleep" not in line

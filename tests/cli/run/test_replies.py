@@ -205,7 +205,7 @@ def test_the_context_s_end_is_a_finish_reason(eaglechat: Runner) -> None:
 
 @pytest.mark.real
 def test_the_built_in_pair_is_the_default_with_its_fixed_length(
-    eaglechat: Runner, real_files: tuple[Path, Path]
+    eaglechat: Runner, real_files: tuple[Path, Path], loaded_before: None
 ) -> None:
     report = json.loads(eaglechat("--json", "--max-tokens", "12", "Say hello.", pair=()).out)
 
