@@ -35,7 +35,7 @@ def rig(tiny_models: tuple[Model, Model]) -> Iterator[Rig]:
 
 
 @pytest.fixture(scope="session")
-def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
+def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
     """Writes the files of a kind, once."""
     written: dict[tuple[str, bool], Files] = {}
 
@@ -46,7 +46,9 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
             written[kind, mixed] = Files(made, *made.write(folder, mixed=mixed))
         return written[kind, mixed]
 
-    return files
+    yield files
+    for one in written.values():
+        one.close()
 
 
 def _open(files: tuple[Path, Path]) -> Iterator[tuple[Model, Model]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from eaglechat.engine.llama.objects import Batch, Context, Model
 from eaglechat.engine.loop import Generator, Live
 from eaglechat.engine.pair import N_ROLLBACK, LoadedPair
 from eaglechat.engine.prompt import Asked
+from eaglechat.gguf.header import GGUFHeader
 from eaglechat.gguf.pairing import check_pair, pairings
 from eaglechat.wire.protocol import FlashAttention, KvType, LoadOptions, Set, Shape, Speculation
 from tests import tiny_kinds
@@ -190,11 +192,24 @@ class Opened(Writes):
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a pair."""
+    """The files of a pair. `opened` reads them once: only contexts have a past."""
 
     kind: Kind
     target: Path
     draft: Path | None
+    _models: dict[tuple[Path, bool], Model] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def _headers(self) -> tuple[GGUFHeader, GGUFHeader | None]:
+        return check_pair(self.target, self.draft)
+
+    def _model(self, path: Path, *, with_heads: bool) -> Model:
+        made = self._models.get((path, with_heads)) or Model(path, with_heads=with_heads)
+        return self._models.setdefault((path, with_heads), made)
+
+    def close(self) -> None:
+        for model in self._models.values():
+            model.close()
 
     @contextmanager
     def opened(
@@ -210,16 +225,15 @@ class Files:
         """The loop gets what `wrap` makes of the drafter."""
         # With flash attention, a value depends a little on how many rows are decoded together.
         flash: FlashAttention = "off" if kv_type == "f16" else "on"
-        headers = check_pair(self.target, self.draft)
-        (found,) = [one for one in pairings(*headers) if one.kind == drafter]
+        (found,) = [one for one in pairings(*self._headers) if one.kind == drafter]
         options = LoadOptions(n_batch=n_batch, draft_kv_type=kv_type, flash_attention=flash)
         with ExitStack() as stack:
-            model = stack.enter_context(Model(self.target, with_heads=found.file is None))
-            draft, header = model, headers[0]
+            model = self._model(self.target, with_heads=found.file is None)
+            draft, header = model, self._headers[0]
             if found.file is not None:
                 assert self.draft is not None
                 header = found.file
-                draft = stack.enter_context(Model(self.draft, with_heads=drafter == "mtp"))
+                draft = self._model(self.draft, with_heads=drafter == "mtp")
             target = stack.enter_context(
                 Context(
                     model,

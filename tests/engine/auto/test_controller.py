@@ -41,23 +41,19 @@ def keeps_the_ledger(reply: Reply) -> bool:
 
 
 @cache
-def best_of(name: str, seed: int) -> float:
-    return best_ms(replace(PAIRS[name], seed=seed))
-
-
-@cache
-def share(name: str, kind: str) -> float:
-    """The time of chats with the best fixed choice, as a share of what they take with the
-    controller and this kind of calibration."""
-    shares: list[float] = []
+def shares(name: str) -> dict[str, float]:
+    """By kind of calibration, the time of chats with the best fixed choice, as a share of what they
+    take with the controller. One seed after the other: all kinds write the same texts."""
+    found: dict[str, list[float]] = {kind: [] for kind in CALIBRATIONS}
     for seed in SEEDS:
         pair = replace(PAIRS[name], seed=seed)
-        replies = chat(pair, Controller(CALIBRATIONS[kind](pair)))
-        assert all(keeps_the_ledger(reply) for reply in replies), (kind, seed)
-        shares.append(best_of(name, seed) / total_ms(replies))
-        if min(shares) >= CLEAR:
-            break
-    return mean(shares)
+        unclear = [kind for kind, of_seeds in found.items() if min(of_seeds, default=0.0) < CLEAR]
+        best = best_ms(pair) if unclear else 0.0
+        for kind in unclear:
+            replies = chat(pair, Controller(CALIBRATIONS[kind](pair)))
+            assert all(keeps_the_ledger(reply) for reply in replies), (kind, seed)
+            found[kind].append(best / total_ms(replies))
+    return {kind: mean(of_seeds) for kind, of_seeds in found.items()}
 
 
 @pytest.mark.slow
@@ -65,14 +61,14 @@ def share(name: str, kind: str) -> float:
 def test_chats_are_as_fast_as_with_the_best_fixed_choice_however_wrong_the_calibration(
     name: str,
 ) -> None:
-    worst = min(CALIBRATIONS, key=lambda kind: share(name, kind))
-    assert share(name, worst) >= 0.9, worst
+    found = shares(name)
+    assert min(found.values()) >= 0.9, found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CALIBRATIONS)
 def test_over_all_pairs_chats_are_on_average_as_fast_as_in_hindsight(kind: str) -> None:
-    assert mean(share(name, kind) for name in PAIRS) >= (1.0 if kind == "exact" else 0.98)
+    assert mean(shares(name)[kind] for name in PAIRS) >= (1.0 if kind == "exact" else 0.98)
 
 
 @pytest.mark.parametrize("name", ["gpu", "quantised, copies", "block drafter, bf16"])
