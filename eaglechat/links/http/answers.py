@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any
 
 import httpx2
-import msgspec
 
 _MOST = 2**53
 """More than any count. Counts are cut to 0 ... _MOST: a server's numbers may be anything."""
@@ -30,11 +29,8 @@ def read_json(text: str | bytes) -> Any:
     """The JSON in a text. Half a surrogate pair stays one: servers that are written in JavaScript
     cut characters in two. Raises ValueError."""
     try:
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeError):
-            # Slower, but it also reads such halves.
-            return json.loads(text)
+        # Not msgspec, which refuses such halves.
+        return json.loads(text)
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
 

@@ -56,7 +56,7 @@ class Chunk:
 
     @cached_property
     def pieces(self) -> list[tuple[Part, str]]:
-        """The texts, reasoning first. They may begin or end within a character: `Characters`."""
+        """The texts, reasoning first. They may begin or end within a character."""
         # A server that does not stream has the whole reply in a message; one that takes every
         # request for one to /completions has a bare text.
         delta = self._choice.get("delta") or self._choice.get("message")
@@ -108,21 +108,6 @@ class Chunk:
 
 def _counts(values: Any) -> list[int]:
     return list(map(count, values)) if isinstance(values, list) else []
-
-
-class Characters:
-    """Joins what servers that are written in JavaScript cut in two: half of a surrogate pair waits
-    for the other half, which comes with the next chunk."""
-
-    def __init__(self) -> None:
-        self._half = ""
-
-    def push(self, piece: str, *, is_last: bool) -> str:
-        """The next text, in whole characters."""
-        text, self._half = self._half + piece, ""
-        if not is_last and "\ud800" <= text[-1:] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _first(values: Iterable[Any], part: Part) -> list[tuple[Part, str]]:

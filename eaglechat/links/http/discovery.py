@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from eaglechat.links.http.answers import at, count, fields, text
@@ -26,16 +26,8 @@ LOOK_S = 0.5
 """Seconds between two looks at a load on demand."""
 _NO_LIST = (MISSING, FORBIDDEN, NOT_UNDERSTOOD, REFUSED, ServerError.code)
 """Errors of a server that answers, but not with a list of its models."""
-
-ModelState = Literal["loaded", "asleep", "loading", "downloading", "not loaded", "failed to load"]
-_STATES: dict[str, ModelState] = {
-    "loading": "loading",
-    "downloading": "downloading",
-    "sleeping": "asleep",
-    "unloaded": "not loaded",
-}
-"""States that llama-server reports; a model in any other state counts as loaded."""
-_NOT_LOADED = ("not loaded", "failed to load")
+_NOT_LOADED = ("unloaded", "failed to load")
+_NOT_READY = (*_NOT_LOADED, "loading", "downloading")
 
 
 @dataclass(frozen=True)
@@ -45,13 +37,15 @@ class ServedModel:
     """Which kind of server it is, with those that say it."""
     n_ctx: int
     """Tokens of its context; 0 if the server does not say it."""
-    state: ModelState
+    state: str
+    """In llama-server's words, such as “unloaded”; “failed to load” is ours. “loaded” if the server
+    says none."""
     info: ModelInfo
 
     @property
     def is_ready(self) -> bool:
         """Whether it answers without being loaded first; one that sleeps wakes up by itself."""
-        return self.state in ("loaded", "asleep")
+        return self.state not in _NOT_READY
 
 
 def served(listed: Any) -> ServedModel:
@@ -66,7 +60,7 @@ def served(listed: Any) -> ServedModel:
         id=name,
         owner=text(one, "owned_by"),
         n_ctx=next(filter(None, lengths), 0),
-        state="failed to load" if failed else _STATES.get(text(status, "value"), "loaded"),
+        state="failed to load" if failed else text(status, "value") or "loaded",
         info=ModelInfo(
             path=name,
             name=name.rsplit("/", 1)[-1],

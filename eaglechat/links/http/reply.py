@@ -8,6 +8,7 @@ end of the reply: `Chunk.draft_counts`.
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from eaglechat.links.http.answers import count, fields
-from eaglechat.links.http.chunks import Characters, Chunk, Timings
+from eaglechat.links.http.chunks import Chunk, Timings
 from eaglechat.links.http.openai import OpenAIServer
 from eaglechat.wire.part_stream import Mode, PartStream, Segment
 from eaglechat.wire.protocol import AnyEvent, Chat, Done, Progress, Settled
@@ -70,7 +71,10 @@ class Reply:
     """
 
     def __init__(self, kind: OpenAIServer, chat: Chat, say: Callable[[AnyEvent], None]) -> None:
-        self._characters = {part: Characters() for part in Part}
+        # Servers that are written in JavaScript cut characters in two: half of a surrogate pair
+        # waits for the other half, which comes with the next chunk.
+        utf_16 = codecs.getincrementaldecoder("utf-16-le")
+        self._characters = {part: utf_16("replace") for part in Part}
         self._parts = PartStream(_MODES, "start")
         self.is_whole = False
         """Whether the server has said that the reply ended."""
@@ -112,11 +116,11 @@ class Reply:
         self._reason = chunk.reason or self._reason
         # Nothing follows a reason, so what is half of a character stays that.
         ends = [(part, "") for part in Part] if chunk.reason else []
-        whole = [
-            (part, self._characters[part].push(piece, is_last=not piece))
-            for part, piece in [*chunk.pieces, *ends]
-        ]
-        segments: list[Segment] = [(part, text) for part, text in whole if text]
+        segments: list[Segment] = []
+        for part, piece in [*chunk.pieces, *ends]:
+            units = piece.encode("utf-16-le", "surrogatepass")
+            if text := self._characters[part].decode(units, not piece):
+                segments.append((part, text))
         timings, progress = chunk.timings, fields(chunk.raw, "prompt_progress")
         if self._has_counts is None and (timings or progress or segments):
             self._has_counts = bool(timings or progress)

@@ -78,7 +78,7 @@ def test_the_models_of_a_router_have_a_state(server: FaultServer) -> None:
     Router(server)
     found = ask(ServerSettings(name="box", url=server.url))
     assert [(one.id, one.state) for one in found.models] == [
-        ("big", "not loaded"),
+        ("big", "unloaded"),
         ("small", "loaded"),
     ]
     assert found.on_demand

@@ -49,7 +49,7 @@ def test_each_model_of_a_server_is_a_row_and_says_if_it_is_not_loaded(server: Fa
     box = ServerSettings(name="box", url=server.url)
     news = ask(box)
     rows = [served(pair, news) for pair in pairs_of([box], {"box": news})]
-    assert rows == ["small", "big · not loaded"]
+    assert rows == ["small", "big · unloaded"]
 
 
 async def test_a_chat_with_a_server_says_what_it_does_not_report(
