@@ -13,12 +13,7 @@ from eaglechat import own_python, paths
 from eaglechat.cli.status import complain
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import passes
-from eaglechat.links.base import (
-    ENGINE_DIED,
-    Lifecycle,
-    Link,
-    wrong_version,
-)
+from eaglechat.links.base import ENGINE_DIED, Lifecycle, Link
 from eaglechat.links.crashes import starts_again
 from eaglechat.links.process import ProcessLink
 from eaglechat.settings.model import ServerSettings, Settings
@@ -102,7 +97,6 @@ class CommandEngine:
 
             self._link = server_link(server)
             self._link.start()
-        self._link.watch(self._check)
 
     def __enter__(self) -> CommandEngine:
         return self
@@ -195,10 +189,6 @@ class CommandEngine:
             # An engine that has not started may never answer a Cancel.
             raise Cancelled("the engine had not started yet")
         self._link.send(Cancel(id=request_id))
-
-    def _check(self, news: Lifecycle) -> None:
-        if isinstance(news, Hello) and (wrong := wrong_version(news)):
-            raise EngineError(wrong)
 
     def failure(self, error: Error) -> EngineError:
         """An error of the engine, with the end of its log where that says more."""

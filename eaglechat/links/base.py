@@ -32,16 +32,6 @@ Watcher = Callable[[Lifecycle], None]
 _News = protocol.AnyEvent | Died
 
 
-def wrong_version(hello: protocol.Hello) -> str | None:
-    """Why this program cannot talk to an engine; None if it can."""
-    if hello.protocol == protocol.PROTOCOL_VERSION:
-        return None
-    return (
-        f"the engine speaks version {hello.protocol} of the protocol (eaglechat "
-        f"{hello.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}"
-    )
-
-
 class Link:
     """An engine, as its client sees it. Listeners and watchers are called only within `pump`."""
 
@@ -166,6 +156,17 @@ class Link:
         self.end_engine(patience_s)
 
     def _deliver(self, event: _News) -> None:
+        if isinstance(event, protocol.Hello) and event.protocol != protocol.PROTOCOL_VERSION:
+            # It is ended: it can be asked nothing. Nobody reads what it still says.
+            self._inbox = queue.SimpleQueue()
+            self.end_engine(0.0)
+            event = Died(
+                None,
+                (),
+                f"the engine speaks version {event.protocol} of the protocol (eaglechat "
+                f"{event.eaglechat}), this program speaks {protocol.PROTOCOL_VERSION}: install the "
+                "same version of eaglechat on both machines",
+            )
         if isinstance(event, protocol.Hello):
             self.hello = event
             self._tell(event)

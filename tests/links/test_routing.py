@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -125,6 +126,27 @@ def test_an_engine_that_cannot_start_is_no_news_and_may_be_tried_again() -> None
     link.say(HELLO)
     link.pump()
     assert told == [HELLO]
+
+
+def test_an_engine_of_another_version_is_ended_and_may_be_started_again(link: Puppet) -> None:
+    told, heard = list[Lifecycle](), list[p.Answer]()
+    link.watch(told.append)
+    id = link.request(request(p.Chat), heard.append)
+    link.say(msgspec.structs.replace(HELLO, protocol=99))
+    link.say(p.Error(id=id, code="decode", message="what it says then"))
+    link.pump()
+    link.pump()
+
+    (died,) = told
+    assert isinstance(died, Died)
+    assert died.why.startswith("the engine speaks version 99 of the protocol")
+    assert heard == [p.Error(id=id, code=ENGINE_DIED, message=died.why)]
+    assert (link.ended, link.hello) == ([0.0], None)
+
+    link.start()
+    link.say(HELLO)
+    link.pump()
+    assert told[1:] == [HELLO]
 
 
 class Routing(RuleBasedStateMachine):

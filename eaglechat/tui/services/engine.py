@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from eaglechat.hub.fit import Machine
-from eaglechat.links.base import Lifecycle, Link, Listener, Watcher, wrong_version
+from eaglechat.links.base import Lifecycle, Link, Listener, Watcher
 from eaglechat.machine import memory
 from eaglechat.settings.model import EngineSettings, ServerSettings
 from eaglechat.wire.errors import EngineError
@@ -84,9 +84,6 @@ class EngineService:
 
     def start(self) -> None:
         """Start the engine unless it runs. Raises EngineError."""
-        if self.hello is not None and wrong_version(self.hello):
-            # Another version may have been installed since.
-            self._link.close()
         self._link.start()
 
     def warm(self) -> None:

@@ -17,7 +17,7 @@ from eaglechat import paths
 from eaglechat.chat.controls import first_controls
 from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair import Pair
-from eaglechat.links.base import Lifecycle, wrong_version
+from eaglechat.links.base import Lifecycle
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.keys import ENTER
 from eaglechat.tui.screens.base import EagleScreen, Frame
@@ -195,12 +195,7 @@ class Loading(Frame):
             self._fail(event.message, event.code)
 
     def _follow_engine(self, news: Lifecycle) -> None:
-        if not self.is_open:
-            return
-        if isinstance(news, protocol.Hello):
-            if wrong := wrong_version(news):
-                self._fail(wrong, "protocol")
-        elif isinstance(news, Died):
+        if self.is_open and isinstance(news, Died):
             self._fail(wording.engine_stopped(news), "died")
 
     def _fail(self, message: str, code: str) -> None:
