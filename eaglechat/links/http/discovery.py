@@ -91,6 +91,9 @@ class Found:
     """Why the server does not say which models it has."""
 
     def model(self, name: str) -> ServedModel | None:
+        """The model of this name; without one the only one there is."""
+        if not name and len(self.models) == 1:
+            return self.models[0]
         return next((model for model in self.models if model.id == name), None)
 
 

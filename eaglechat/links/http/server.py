@@ -300,9 +300,9 @@ class ServerWorker(Worker):
 
 def _chosen(found: Found, name: str, where: str) -> ServedModel:
     """The model of this name; without a name, the only one there is. Raises ServerError."""
+    if (model := found.model(name)) is not None:
+        return model
     names = [model.id for model in found.models]
-    if name in names:
-        return found.models[names.index(name)]
     if name and not names:
         return served(name)
     if found.unlisted is not None:
@@ -317,9 +317,7 @@ def _chosen(found: Found, name: str, where: str) -> ServedModel:
     has += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     if name:
         raise ServerError(f"{where} has no model named “{name}”; it has {has}", code=faults.MISSING)
-    if len(names) != 1:
-        raise ServerError(
-            f"choose one of the models of {where} with --model, or model in its entry: {has}",
-            code="which_model",
-        )
-    return found.models[0]
+    raise ServerError(
+        f"choose one of the models of {where} with --model, or model in its entry: {has}",
+        code="which_model",
+    )

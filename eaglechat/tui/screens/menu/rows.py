@@ -297,7 +297,7 @@ def _mark(known: Known) -> Styled:
     if known.problem or (news is not None and news.trouble):
         return "✗", "$text-error"
     if pair is not None and pair.server is not None:
-        served_model = news.model(pair.model) if news else None
+        served_model = news.found.model(pair.model) if news and news.found else None
         is_ready = news is not None and (served_model is None or served_model.is_ready)
         return ("●", "$text-success") if is_ready else ("○", MUTED)
     if known.status is not None and known.status.target is not None:

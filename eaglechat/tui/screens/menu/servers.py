@@ -11,7 +11,7 @@ from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.errors import EngineError
 
 if TYPE_CHECKING:
-    from eaglechat.links.http.discovery import Found, ServedModel
+    from eaglechat.links.http.discovery import Found
 
 ASKING_SERVER = "asking the server…"
 
@@ -23,13 +23,6 @@ class ServerNews:
     server: ServerSettings
     found: Found | None = None
     trouble: str = ""
-
-    def model(self, name: str) -> ServedModel | None:
-        """The model of this name; without one the only one there is."""
-        models = self.found.models if self.found else ()
-        if not name and len(models) == 1:
-            return models[0]
-        return next((model for model in models if model.id == name), None)
 
 
 def ask(server: ServerSettings) -> ServerNews:
@@ -63,7 +56,7 @@ def served(pair: Pair, news: ServerNews | None) -> str:
         return ASKING_SERVER
     if news.trouble:
         return news.trouble
-    model = news.model(pair.model)
+    model = news.found.model(pair.model) if news.found else None
     if model is None:
         return f"it has no model named {pair.model}" if pair.model else "it has no model"
     context = f" · {model.n_ctx:,} tokens of context" if model.n_ctx else ""
