@@ -23,7 +23,7 @@ from eaglechat.engine.llama.placement import (
     offload_devices,
 )
 from eaglechat.gguf.header import GGUFHeader
-from eaglechat.gguf.memory import default_context, memory_need
+from eaglechat.gguf.memory import context_size, memory_need
 from eaglechat.hub.local import passes
 from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import inspect
@@ -317,9 +317,8 @@ class Doctor:
         """The context that a pair gets with the current settings, and the memory that all takes."""
         options = self._settings.to_load_options()
         free = free_memory(options, (*self._lent, *self._devices))
-        kv_types = options.kv_type, options.draft_kv_type
-        n_ctx = options.n_ctx or default_context(target, draft, free, *kv_types)
-        need = memory_need(target, draft, n_ctx, *kv_types)
+        n_ctx = context_size(target, draft, free, options)
+        need = memory_need(target, draft, n_ctx, options.kv_type, options.draft_kv_type)
         return f"context {n_ctx:,} tokens, {format_bytes(need.total)} of {format_bytes(free)} free"
 
     def servers(self) -> Iterator[str]:

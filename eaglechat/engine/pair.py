@@ -23,7 +23,7 @@ from eaglechat.engine.loop import Generator
 from eaglechat.engine.prompt import Prompter
 from eaglechat.engine.templates import sandbox
 from eaglechat.gguf.header import GGUFHeader, model_info
-from eaglechat.gguf.memory import check_kv_type, default_context
+from eaglechat.gguf.memory import check_kv_type, context_size
 from eaglechat.gguf.pairing import KINDS, pairings, why_no_heads, without_stripped_blocks
 from eaglechat.gguf.preflight import Pairing
 from eaglechat.machine import choose_threads
@@ -98,9 +98,7 @@ class LoadedPair:
         n_threads = options.n_threads or choose_threads().count
         # Other machines' come first: the last device holds the output head, and should be near.
         devices = (*backend.rpc_devices(options.rpc_servers), *backend.devices())
-        n_ctx = options.n_ctx or default_context(
-            *headers, free_memory(options, devices), options.kv_type, options.draft_kv_type
-        )
+        n_ctx = context_size(*headers, free_memory(options, devices), options)
         found = pairings(*headers)
         with_heads = any(one.file is None for one in found)
         gpus = chosen_devices(options, devices, leave_out)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from eaglechat.gguf.header import GGUFHeader
 from eaglechat.wire.errors import SettingsError
-from eaglechat.wire.protocol import FlashAttention, KvType
+from eaglechat.wire.protocol import FlashAttention, KvType, LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 
 CONTEXT_LIMIT = 1 << 15
@@ -44,22 +44,19 @@ class MemoryNeed:
         return self.target_weights + self.draft_weights + kv + self.compute
 
 
-def default_context(
-    target: GGUFHeader,
-    draft: GGUFHeader | None,
-    free: int | None,
-    kv_type: KvType = "f16",
-    draft_kv_type: KvType = "f16",
+def context_size(
+    target: GGUFHeader, draft: GGUFHeader | None, free: int | None, options: LoadOptions
 ) -> int:
-    """The context size, in tokens, when the user sets none.
-
-    It is the largest power of two, up to the target's training and `CONTEXT_LIMIT`, with which both
-    models fit into `free` bytes. `free` is None if it is unknown.
-    """
+    """The context size, in tokens: what the user has set, or the largest power of two, up to the
+    target's training and `CONTEXT_LIMIT`, with which both models fit into `free` bytes. `free` is
+    None if it is unknown."""
+    if options.n_ctx:
+        return options.n_ctx
+    kv_types = options.kv_type, options.draft_kv_type
     most = min(target.n_ctx_train or CONTEXT_LIMIT, CONTEXT_LIMIT)
     n_ctx = 1 << (most.bit_length() - 1)
     while n_ctx > _LEAST_CONTEXT and free is not None:
-        if memory_need(target, draft, n_ctx, kv_type, draft_kv_type).total <= free:
+        if memory_need(target, draft, n_ctx, *kv_types).total <= free:
             break
         n_ctx //= 2
     return n_ctx

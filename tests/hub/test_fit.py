@@ -10,7 +10,7 @@ import pytest
 from eaglechat.gguf.header import GGUFHeader, parse_header, read_header
 from eaglechat.gguf.memory import (
     MemoryNeed,
-    default_context,
+    context_size,
     kv_bytes,
     memory_need,
 )
@@ -23,7 +23,7 @@ from eaglechat.hub.fit import (
     need_by_size,
 )
 from eaglechat.hub.references import ModelFiles
-from eaglechat.wire.protocol import Memory
+from eaglechat.wire.protocol import LoadOptions, Memory
 from tests import ggufs
 
 MIB = 1 << 20
@@ -109,7 +109,7 @@ def test_the_default_context_is_a_power_of_two_up_to_what_the_target_was_trained
 ) -> None:
     target = a_target(**{"qwen3.context_length": trained})
 
-    assert default_context(target, None, None) == tokens
+    assert context_size(target, None, None, LoadOptions()) == tokens
 
 
 def test_the_default_context_is_the_largest_that_fits_beside_both_models() -> None:
@@ -117,11 +117,11 @@ def test_the_default_context_is_the_largest_that_fits_beside_both_models() -> No
     draft = read_header(DRAFT)
     at = {n: memory_need(target, draft, n).total for n in (1024, 2048, 16384, 32768)}
 
-    assert default_context(target, draft, at[32768]) == 32768
-    assert default_context(target, draft, at[32768] - 1) == 16384
-    assert default_context(target, draft, at[16384]) == 16384
+    assert context_size(target, draft, at[32768], LoadOptions()) == 32768
+    assert context_size(target, draft, at[32768] - 1, LoadOptions()) == 16384
+    assert context_size(target, draft, at[16384], LoadOptions()) == 16384
     # Where not even the least fits, llama.cpp says so.
-    assert default_context(target, draft, at[1024]) == 2048
+    assert context_size(target, draft, at[1024], LoadOptions()) == 2048
 
 
 def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
@@ -132,7 +132,7 @@ def test_the_context_fits_the_gpu_where_there_is_one_of_its_own() -> None:
         memory(1 << 50, 1 << 50, gpu=need),
         memory(1 << 50, need, gpu=1 << 50, unified=True),
     ):
-        assert default_context(target, None, free(machine)) == 8192
+        assert context_size(target, None, free(machine), LoadOptions()) == 8192
 
 
 NEED = MemoryNeed(5 * 10**9, 10**9, 10**9, 0, 0)

@@ -18,7 +18,7 @@ import msgspec
 
 import eaglechat
 from eaglechat.gguf.header import NO_TEMPLATE, GGUFHeader, model_info
-from eaglechat.gguf.memory import default_context
+from eaglechat.gguf.memory import context_size
 from eaglechat.gguf.pairing import check_load, pairings, why_no_heads
 from eaglechat.gguf.preflight import NORM_OUTPUT, NORMS_FEATURES, Pairing
 from eaglechat.links.base import LocalLink
@@ -128,9 +128,7 @@ class ProgramWorker(ServerWorker):
         self._stop()
         given, gpus = request.options, known.gpus()
         free = _free_memory(given, gpus)
-        n_ctx = given.n_ctx or default_context(
-            target, draft, free, given.kv_type, given.draft_kv_type
-        )
+        n_ctx = context_size(target, draft, free, given)
         n_threads = given.n_threads or choose_threads().count
         options = msgspec.structs.replace(given, n_ctx=n_ctx, n_threads=n_threads)
         pair = _Pair(known.path, target.path, options, drafters)

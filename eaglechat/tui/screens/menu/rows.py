@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
-from eaglechat.gguf.memory import MemoryNeed, default_context, memory_need
+from eaglechat.gguf.memory import MemoryNeed, context_size, memory_need
 from eaglechat.hub import fit
 from eaglechat.hub.fit import Fit, Machine
 from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
@@ -92,11 +92,9 @@ class Known:
         known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
-            types = self.settings.kv_type, self.settings.draft_kv_type
-            n_ctx = self.settings.n_ctx or default_context(
-                *models, fit.free(self.machine()), *types
-            )
-            return memory_need(*models, n_ctx, *types)
+            settings = self.settings
+            n_ctx = context_size(*models, fit.free(self.machine()), settings)
+            return memory_need(*models, n_ctx, settings.kv_type, settings.draft_kv_type)
         return fit.need_by_size(self.seen_bytes) if self.seen_bytes else None
 
     @cached_property
