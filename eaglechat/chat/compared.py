@@ -160,12 +160,6 @@ class Score:
             return inf
         return max((one.depth for one in rounds), default=0)
 
-    @cached_property
-    def fork(self) -> Fork | None:
-        """Where its text first differs from the base's."""
-        forks = (first_fork(heat, self.name, self.base) for heat in self.heats)
-        return next(filter(None, forks), None)
-
 
 @dataclass(frozen=True)
 class Result:
@@ -218,6 +212,14 @@ class Result:
 
         drafting = (score for score in self.scores[1:] if not score.who.is_plain)
         return max(drafting, key=rank, default=None)
+
+    def fork(self, score: Score) -> Fork | None:
+        """Where the text of a contender first differs from the base's. Above temperature 0 each
+        draws its own, so nothing follows from a difference."""
+        if self.temperature > 0.0:
+            return None
+        forks = (first_fork(heat, score.name, score.base) for heat in self.heats)
+        return next(filter(None, forks), None)
 
     @property
     def is_certain(self) -> bool:

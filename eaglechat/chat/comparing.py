@@ -1,11 +1,11 @@
 """A comparison: several ways to draft write the same replies in turn, against plain decoding, until
 it is certain whether that is faster, or time is up.
 
-A heat is a short piece of a reply. In each heat every contender continues the same text, with the
-same seed, so that a slow moment of the machine falls on all of them; what the first one, plain
-decoding, wrote is the text of the next heat. A reply that ends begins again with another seed. A
-server that cannot continue a text writes replies from the beginning in each heat. With several
-prompts, each has some heats in turn, fewer if its reply ends.
+A heat is a short piece of a reply. In each heat every contender continues the same text, so that a
+slow moment of the machine falls on all of them; what the first one, plain decoding, wrote is the
+text of the next heat. A reply that ends begins again, with another seed if one is set. A server
+that cannot continue a text writes replies from the beginning in each heat. With several prompts,
+each has some heats in turn, fewer if its reply ends.
 
 Only generation is timed, from the second round of a heat up to the one that completes it: a draft
 is never cut short because a heat ends.
@@ -216,7 +216,7 @@ class Comparison:
     def _heats(self) -> Iterator[bool]:
         """Goes on when the leg that it requested has ended. Yields True."""
         asked, base = self.asked, next(iter(self.who))
-        seed, passes = asked.terms.sampling.draw_seed(), 0
+        passes = 0
         begun: dict[str, tuple[tuple[int, ...], str]] = {}
         """Tokens and text of the reply to each prompt that all continue."""
         while not self._is_enough(passes):
@@ -227,7 +227,7 @@ class Comparison:
                     in_turn = [*self.who][:: 1 if len(self.heats) % 2 == 0 else -1]
                     legs = dict[str, Leg]()
                     for self.running in in_turn:
-                        self._request(tokens, (seed + len(self.heats)) % (SEED_LIMIT + 1))
+                        self._request(tokens)
                         yield True
                         legs[self.running] = self._ended
                     self.heats.append(Heat(self.prompt, legs, self.written))
@@ -253,8 +253,11 @@ class Comparison:
             self._end(result)
         return result.is_certain
 
-    def _request(self, begun: tuple[int, ...], seed: int) -> None:
+    def _request(self, begun: tuple[int, ...]) -> None:
         terms = self.asked.terms
+        seed = terms.sampling.seed
+        if seed is not None:
+            seed = (seed + len(self.heats)) % (SEED_LIMIT + 1)
         # Room for a whole draft behind the last token: it is stopped after it.
         spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
         self.leg = Recording(

@@ -42,17 +42,13 @@ recorded the target's probabilities."""
 
 
 def recorded_terms(reply: Recording) -> Terms:
-    """What to request to get the same reply again, with the target's candidates recorded; a reply
-    that was stopped ends at the same length."""
-    terms, end = msgspec.structs.replace(reply.terms, top=TOP_DEFAULT), reply.end
-    if end is None:
-        return terms
-    was_stopped = end.finish_reason is FinishReason.CANCELLED and end.tokens > 0
-    return msgspec.structs.replace(
-        terms,
-        sampling=msgspec.structs.replace(terms.sampling, seed=end.seed),
-        max_tokens=end.tokens if was_stopped else terms.max_tokens,
-    )
+    """What to request to get such a reply again, with the target's candidates recorded; one that
+    was stopped ends at the same length. It is the same reply if a seed was set, or at temperature
+    0."""
+    terms, end = reply.terms, reply.end
+    was_stopped = end and end.finish_reason is FinishReason.CANCELLED and end.tokens
+    max_tokens = end.tokens if end and was_stopped else terms.max_tokens
+    return msgspec.structs.replace(terms, top=TOP_DEFAULT, max_tokens=max_tokens)
 
 
 def look_inside(round_: Round) -> tuple[list[Position], list[DraftToken]]:

@@ -213,7 +213,7 @@ class ChatSession:
         return True
 
     def answer_recorded(self, id: TurnId) -> Recording | None:
-        """Write a reply once more, with its own terms and seed, and record the target's candidates;
+        """Write a reply once more, with its own terms, and record the target's candidates;
         None if it cannot be done now."""
         if self._refuses(id):
             return None

@@ -1,11 +1,10 @@
 """The speculative loop: draft, verify, accept, round after round.
 
-Verification is sample-and-match. The batch [last token, *proposal] gives a row of logits behind
-each token. The target's sampler draws its own token from the first row; while the token it draws is
-a proposed one, the row behind that one is next. So every token is drawn from the target's own
-distribution, whatever was proposed and at any temperature. Source: llama.cpp's
-examples/speculative-simple. Above temperature 0 the draft draws with the target's noise
-(llama/sampler.py), so that its tokens are those which the target draws more often.
+The batch [last token, *proposal] gives a row of logits behind each token. The target's sampler
+draws its own token from the first row; while the token it draws is a proposed one, the row behind
+that one is next. Source: llama.cpp's examples/speculative-simple. Above temperature 0 a draft model
+may draw what it proposes: then the sampler accepts that token or draws another (llama/sampler.py).
+So every token is drawn from the target's own distribution, whatever was proposed.
 """
 
 from __future__ import annotations
@@ -127,6 +126,7 @@ class Generator:
         live: Live,
         *,
         seed: int,
+        draws_drafts: bool = False,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         top: int = 0,
@@ -135,7 +135,9 @@ class Generator:
         the request is cancelled.
 
         If the context has no room for all of it, the oldest turns leave, before the reply and while
-        it is written; a Window tells of each time. Raises PromptError, DecodeError; a failing
+        it is written; a Window tells of each time. With `draws_drafts` more drafted tokens are
+        accepted above temperature 0, and the reply depends on what is drafted, which depends on
+        measured times; without, the seed decides it. Raises PromptError, DecodeError; a failing
         drafter ends speculation, never the reply.
         """
         prompt, parts = asked.tokens, asked.parts
@@ -151,6 +153,7 @@ class Generator:
             prompt,
             sampling,
             seed=seed,
+            draws_drafts=draws_drafts,
             max_tokens=max_tokens,
             stop=stop,
             parts=parts,
@@ -220,7 +223,7 @@ class Generator:
         proposal, draft_ms = plan.taken, look_up_ms
         if plan.n > 0 and not proposal:
             drafting, process_ms = time.perf_counter(), drafters.process_ms
-            proposal = drafters.draft(n_past, id_last, plan.limits(want, reply.noise))
+            proposal = drafters.draft(n_past, id_last, plan.limits(want, reply.draws))
             draft_ms += ms_since(drafting) - (drafters.process_ms - process_ms)
         proposed_ms, process_ms = ms_since(started), drafters.process_ms
 

@@ -196,6 +196,8 @@ def write_reply(
         request.sampling,
         live,
         seed=seed,
+        # A seed that was asked for decides the reply.
+        draws_drafts=request.sampling.seed is None,
         max_tokens=request.max_tokens,
         stop=request.stop,
         top=request.top,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from eaglechat.engine.drafters.proposal import Proposal
+from eaglechat.engine.drafters.proposal import Draws, Proposal
 from eaglechat.engine.llama.objects import Context
-from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Noise, Sampler
+from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler
 from eaglechat.engine.templates.dialect import ANSWER_ONLY, ReplyParts
 from eaglechat.wire.part_stream import PartStream, Segment, beginning, joined
 from eaglechat.wire.protocol import Sampling
@@ -93,6 +93,7 @@ class ReplyState:
         sampling: Sampling,
         *,
         seed: int,
+        draws_drafts: bool = False,
         max_tokens: int | None,
         stop: Sequence[str],
         parts: ReplyParts | None = None,
@@ -101,7 +102,7 @@ class ReplyState:
         self.id_last = prompt[-1]
         self.finish: FinishReason | None = None
         self._target = target
-        self._seed = seed
+        self._seed, self._draws_drafts = seed, draws_drafts
         self._max_tokens = max_tokens
         self._top = min(top, target.model.n_vocab)
         self._text = ReplyText(parts.stream if parts else None, stop)
@@ -130,10 +131,11 @@ class ReplyState:
         return self._n_prompt + self._n_tokens
 
     @property
-    def noise(self) -> Noise | None:
-        """What the next tokens are drawn with; None at temperature 0."""
+    def draws(self) -> Draws | None:
+        """What the next draft may draw with; None if it is to propose its likeliest tokens."""
         temperature = self._sampler.sampling.temperature
-        return Noise(self._seed, self._place, temperature) if temperature > 0.0 else None
+        may = self._draws_drafts and temperature > 0.0
+        return Draws(self._sampler.random, temperature) if may else None
 
     def verify(
         self, proposal: Proposal, context_left: int
@@ -151,13 +153,14 @@ class ReplyState:
         n_tested, at = 0, LAST_TOKEN
         while True:
             children = proposal.children(at)
-            row, place = 1 + at, self._place
+            where = self._target, 1 + at, self._place
+            drawn = proposal.guesses[children[0]].drawn if children else None
             if self._top:
                 drafted = [proposal.ids[index] for index in children]
-                id, seen = self._sampler.look(self._target, row, place, self._top, drafted)
+                id, seen = self._sampler.look(*where, drawn, top=self._top, drafted=drafted)
                 likely.append(seen)
             else:
-                id = self._sampler.sample(self._target, row, place)
+                id = self._sampler.sample(*where, drawn)
             n_tested += bool(children)
             child = next((index for index in children if proposal.ids[index] == id), None)
             drafter = proposal.drafter if child is not None else None

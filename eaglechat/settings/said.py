@@ -38,7 +38,9 @@ SAID: Mapping[str, Mapping[str, Said]] = {
         "top_p": Said("Sample among the likeliest tokens that add up to this probability."),
         "min_p": Said("Drop tokens less likely than this share of the likeliest."),
         "repeat_penalty": Said("Make recent tokens less likely by this factor; 1 is off."),
-        "seed": Said("Seed of sampling; -1 draws a new one for each reply."),
+        "seed": Said(
+            "Seed of sampling, which gives the same reply again; -1 draws a new one for each reply."
+        ),
         "max_tokens": Said("Longest reply in tokens; 0 means until the context is full."),
         "thinking": Said(
             "Whether the model thinks before it answers; auto: yes, if its chat template has a "

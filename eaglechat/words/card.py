@@ -151,8 +151,9 @@ def _numbers(result: Result) -> Iterator[Row]:
     yield [*heads, "accepted by place", "first difference from plain"]
     for row, score in zip(rows, result.scores, strict=True):
         by_place = " ".join(f"{rate:.2f}" for rate in score.stats.per_position) or "-"
-        fork = score.fork
-        difference = f"after {len(fork.before)} characters of {fork.prompt}" if fork else "none"
+        fork = result.fork(score)
+        none = "-" if result.temperature > 0.0 else "none"
+        difference = f"after {len(fork.before)} characters of {fork.prompt}" if fork else none
         yield [*row, by_place, difference]
 
 

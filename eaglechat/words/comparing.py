@@ -62,8 +62,10 @@ def sentence(result: Result) -> str:
     over = f", over {plural(len(result.prompts), 'prompt')}" if len(result.prompts) > 1 else ""
     if result.temperature > 0.0:
         over += f" at temperature {result.temperature:g}"
-    texts = _difference(best.fork) if best.fork else "both wrote the same"
-    return f"{gain} Of {plural(result.tokens, 'token')} of each{over}; {texts}."
+    fork, drawn = result.fork(best), result.temperature > 0.0
+    same = "" if drawn else "; both wrote the same"
+    texts = f"; {_difference(fork)}" if fork else same
+    return f"{gain} Of {plural(result.tokens, 'token')} of each{over}{texts}."
 
 
 def _difference(fork: Fork) -> str:
@@ -76,12 +78,14 @@ def _difference(fork: Fork) -> str:
     return f"first difference {where}: {ours}, plain wrote {plain}"
 
 
-def both_texts(best: Score) -> str:
-    """The reply up to the first difference, and how both went on; empty without one."""
-    if best.fork is None:
+def both_texts(result: Result) -> str:
+    """The reply up to the first difference from the fastest, and how both went on; empty without
+    one."""
+    best = result.best
+    fork = result.fork(best) if best is not None else None
+    if best is None or fork is None:
         return ""
-    ends = f"[plain] {best.fork.plain}\n\n[{best.name}] {best.fork.ours}"
-    return f"{best.fork.before}▌\n\n{ends}"
+    return f"{fork.before}▌\n\n[plain] {fork.plain}\n\n[{best.name}] {fork.ours}"
 
 
 # The figures, as bench and a card have them
@@ -123,7 +127,7 @@ def in_json(result: Result, categories: Mapping[str, str]) -> dict[str, Any]:
                 **figures(score),
                 "error": score.gain.error,
                 "stats": score.stats,
-                "first_difference": score.fork,
+                "first_difference": result.fork(score),
                 "prompts": [
                     {"prompt": name, **figures(on)} for name, on in score.by_prompt.items()
                 ],

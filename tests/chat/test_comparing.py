@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections import Counter
@@ -29,6 +30,7 @@ from eaglechat.chat.comparing import (
     contenders,
 )
 from eaglechat.chat.recording import Recording
+from eaglechat.settings.model import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, OWN_ENGINE, PLAINLY, Capabilities, Speculation
 from eaglechat.wire.records import FinishReason, Origin, Token
@@ -63,8 +65,7 @@ def test_a_gain_has_its_error_and_a_slow_moment_that_hits_both_is_none() -> None
     assert score.gain.speed_up == pytest.approx(1.5, abs=0.01)
     said = comparing.sentence(result)
     assert said == (
-        "1.50x ±0.01 as fast as plain with length 3. Of 15 tokens of each at temperature "
-        "0.7; both wrote the same."
+        "1.50x ±0.01 as fast as plain with length 3. Of 15 tokens of each at temperature 0.7."
     )
 
 
@@ -138,8 +139,12 @@ def requests(chat: Headless) -> list[protocol.Chat]:
     return chat.engine.requests(protocol.Chat)[1:]
 
 
-def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(tmp_path: Path) -> None:
-    chat = Headless(tmp_path)
+@pytest.mark.parametrize("seed", [-1, 5])
+def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(
+    tmp_path: Path, seed: int
+) -> None:
+    """If one is set: otherwise drafts are drawn, as in a chat."""
+    chat = Headless(tmp_path, settings=Settings(generation=GenerationSettings(seed=seed)))
     chat.ask("why?")
     turns = chat.texts
     running = comparison(chat, THREE, EIGHT)
@@ -153,13 +158,14 @@ def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(tmp_path: Pa
         assert len({(one.begun, one.sampling.seed) for one in heat}) == 1
     # The scripted reply has 54 tokens: it ends in the third heat, and begins again.
     assert [len(heat[0].begun) for heat in heats[:4]] == [0, HEAT_TOKENS, 2 * HEAT_TOKENS, 0]
-    assert len({heat[0].sampling.seed for heat in heats}) == FIRST_LOOK
+    seeds = {heat[0].sampling.seed for heat in heats}
+    assert seeds == {None} if seed == -1 else len(seeds) == FIRST_LOOK
     assert {heat[0].messages for heat in heats} == {chat.last_request.messages}
 
     result = running.so_far()
     best = result.best
     assert best is not None
-    assert (best.name, best.verdict, best.fork) == ("length 3", "faster", None)
+    assert (best.name, best.verdict, result.fork(best)) == ("length 3", "faster", None)
     assert result.scores[0].tokens_per_second == pytest.approx(1000 / 12)
     assert chat.texts == turns
 
@@ -190,7 +196,8 @@ def test_several_prompts_have_heats_in_turn_and_the_error_is_between_them(tmp_pa
 
 
 def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) -> None:
-    chat = Headless(tmp_path)
+    cold = Settings(generation=GenerationSettings(temperature=0.0))
+    chat = Headless(tmp_path, settings=cold)
     chat.engine.plain_fork_at = 30
     chat.ask("why?")
     running = comparison(chat, THREE)
@@ -198,17 +205,20 @@ def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) ->
     result = running.so_far()
     said = comparing.sentence(result)
     assert result.best is not None
-    fork = result.best.fork
+    fork = result.fork(result.best)
     assert fork is not None
     assert f"first difference after “{fork.before[-24:]}”: “ side:" in said
     assert chat.session.shown is not None
     assert chat.session.shown.text.startswith(f"{fork.before} side:")
     assert fork.ours.startswith(" side:")
     assert f"plain wrote “{fork.plain[:24]}”." in said
-    shown = comparing.both_texts(result.best)
+    shown = comparing.both_texts(result)
     assert fork.before in shown
     assert "[plain]  otherwise" in shown
     assert "[length 3]  side:" in shown
+    drawn = dataclasses.replace(result, temperature=0.7)
+    assert (drawn.fork(result.best), comparing.both_texts(drawn)) == (None, "")
+    assert comparing.sentence(drawn).endswith("of each at temperature 0.7.")
 
 
 def test_a_comparison_that_is_stopped_keeps_the_heats_that_ended(tmp_path: Path) -> None:

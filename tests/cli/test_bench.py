@@ -193,12 +193,12 @@ def test_a_bench_of_sampled_replies_says_so_everywhere(
 
     assert main([*own, *how, "--card"]) == 0
     said = capsys.readouterr().out
-    assert "over 8 prompts at temperature 0.7;" in said
+    assert "over 8 prompts at temperature 0.7." in said
     assert "replies of at most 24 tokens, temperature 0.7\n" in said
     assert "- another temperature than 0.7\n" in said
     written = json.loads(results.read_bytes())
     assert written["temperature"] == 0.7
-    assert "at temperature 0.7;" in written["verdict"]
+    assert "at temperature 0.7." in written["verdict"]
     (known,) = json.loads((paths.state_dir() / "speeds.json").read_bytes())
     (gain,) = known["measured"]
     assert measured_here(msgspec.convert(gain, Gain), gain["at"]).endswith(

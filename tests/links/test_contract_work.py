@@ -75,7 +75,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(loaded: Client) -> None:
         legs = [leg for heat in running.heats for leg in heat.legs.values()]
         # Without those of plain checks they may be fewer.
         assert all(8 <= leg.recording.stats.tokens <= 24 for leg in legs)
-    assert [score.fork for score in running.so_far().scores] == [None] * len(drafting)
+    assert [*map(running.so_far().fork, running.so_far().scores)] == [None] * len(drafting)
 
 
 @of_our_own

@@ -74,6 +74,7 @@ async def auto_length(user: Driver) -> None:
 async def compared(user: Driver) -> None:
     user.engine.plain_fork_at = 22
     await user.open_chat()
+    await user.ask("/temp 0")
     await user.ask("Explain the Pythagorean theorem")
     await user.command("chat.compare")
     await user.sees("first difference")

@@ -29,8 +29,7 @@ from eaglechat.engine.auto.acceptance import (
 from eaglechat.engine.auto.calibration import NOT_CALIBRATED, Calibration
 from eaglechat.engine.auto.costs import NOISE, Array, Costs, context_bucket
 from eaglechat.engine.auto.kept import Learnt
-from eaglechat.engine.drafters.proposal import Limits, Proposal, probability_step
-from eaglechat.engine.llama.sampler import Noise
+from eaglechat.engine.drafters.proposal import Draws, Limits, Proposal, probability_step
 from eaglechat.engine.sequences import common_prefix
 from eaglechat.wire.protocol import Shape, Speculation
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft, AutoReason, Round
@@ -106,8 +105,8 @@ class Plan:
     def arm(self) -> Arm:
         return Arm(self.shape, self.n)
 
-    def limits(self, want: Speculation, noise: Noise | None = None) -> Limits:
-        """Bounds of what the draft model proposes, if the target draws with this noise."""
+    def limits(self, want: Speculation, draws: Draws | None = None) -> Limits:
+        """Bounds of what the draft model proposes, and what it may draw with."""
         return Limits(
             self.n,
             want.n_min,
@@ -115,7 +114,8 @@ class Plan:
             self.worth,
             self.by_probability,
             is_tree=self.shape == TREE,
-            noise=noise,
+            # A short draft is dropped for what its tokens lead to: those must not be drawn.
+            draws=draws if want.n_min <= 1 else None,
         )
 
 

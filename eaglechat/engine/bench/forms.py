@@ -92,6 +92,7 @@ def measure(wanted: FormsToMeasure) -> FormSpeeds | None:
                     wanted.sampling,
                     Live(speculation, wanted.sampling.temperature),
                     seed=turn,
+                    draws_drafts=True,
                     max_tokens=_TURN_TOKENS,
                 )
                 # The deadline may also be over before a reply has begun.

@@ -272,12 +272,15 @@ class Eagle3Drafter(Drafter):
         one stands at `position`."""
         row = len(self._batch) - 1
         while True:
-            token = yield self._likeliest.top_k(self.draft.logits(row), row)
+            token = yield self._likely(row)
             state = self._norms.of_states(self.draft.state(row))
             self._batch.clear()
             self._batch.add_tokens([token], position, self._seq_id, output=True, states=state)
             decode(self.draft, self._batch)
             row, position = 0, position + 1
+
+    def _likely(self, row: int) -> list[tuple[int, float]]:
+        return self._likeliest.top_k(self.draft.logits(row), row)
 
     # --- trees ---
 
@@ -300,15 +303,15 @@ class Eagle3Drafter(Drafter):
             states = self._norms.of_states(np.concatenate([self.draft.state(one) for one in rows]))
             frontier = [
                 _Node(
-                    guess,
-                    (*node.path, guess.sureness),
-                    node.chance * guess.sureness,
+                    Guess(id, share, share),
+                    (*node.path, share),
+                    node.chance * share,
                     node,
                     states[place : place + 1],
                 )
                 for place, node in enumerate(level)
-                for guess in self._guesses(row + place, limits, len(node.path))[: limits.n_max]
-                if guess.sureness >= limits.p_min and guess.sureness > 0.0
+                for id, share in self._likely(row + place)[: limits.n_max]
+                if share >= limits.p_min and share > 0.0
             ]
             nodes = _worth_verifying([*nodes, *frontier], limits)
             # What is no likelier than the last of a full tree has no children in it.
@@ -328,9 +331,6 @@ class Eagle3Drafter(Drafter):
         places = {id(node): place for place, node in enumerate(nodes)}
         parents = [places.get(id(node.parent), LAST_TOKEN) for node in nodes]
         return Proposal([node.guess for node in nodes], parents, self.name)
-
-    def _guesses(self, row: int, limits: Limits, n_before: int) -> list[Guess]:
-        return limits.guesses(self._likeliest.top_k(self.draft.logits(row), row), n_before)
 
     def _placed(
         self, nodes: Sequence[_Node], free: list[int], room: int, n_past: int

@@ -6,18 +6,15 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from random import Random
 from typing import NamedTuple
 
-import numpy as np
-
-from eaglechat.engine.llama.sampler import Noise
+from eaglechat.engine.llama.sampler import Drawn
 from eaglechat.wire.records import LAST_TOKEN, children, depths
 
-DRAFT_TEMPERATURE = 0.5
-"""A draft draws at this share of the target's temperature, where the target draws most of the same
-tokens: a draft is less sure of its likeliest token than the target is."""
-_LEAST = 1e-30
-"""A probability that counts as more than none."""
+DRAFT_TEMPERATURE = 0.7
+"""A draft draws at this share of the target's temperature, where the two agree most often: a draft
+is less sure of its likeliest token than the target is."""
 PROBABILITY_STEPS = 10
 """Steps of a drafter's probability by which acceptance is counted. Finer steps would be observed
 too rarely."""
@@ -34,8 +31,27 @@ class Guess(NamedTuple):
     probability: float
     """The drafter's own, given the tokens before it."""
     sureness: float
-    """The same with the noise that the target draws with, which says better whether the target
-    draws this token. Equal at temperature 0."""
+    """Its probability of the likeliest token of the place, which is this one if it is not drawn."""
+    drawn: Drawn | None = None
+    """What it was drawn from; None for a token that the target's own draw has to match."""
+
+
+class Draws(NamedTuple):
+    """What a draft draws with."""
+
+    random: Random
+    temperature: float
+    """The target's, above 0."""
+
+    def guess(self, likeliest: Sequence[tuple[int, float]]) -> Guess:
+        """One of the likeliest tokens of a place, the likeliest of which comes first."""
+        power = 1.0 / (DRAFT_TEMPERATURE * self.temperature)
+        most = max(share for _, share in likeliest)
+        odds = [(share / most) ** power for _, share in likeliest]
+        total = sum(odds)
+        shares = {id: one / total for (id, _), one in zip(likeliest, odds, strict=True)}
+        ((id, probability),) = self.random.choices(likeliest, odds)
+        return Guess(id, probability, likeliest[0][1], Drawn(id, shares))
 
 
 Drafting = Generator[Sequence[tuple[int, float]], int, None]
@@ -115,8 +131,8 @@ class Limits:
     """The acceptance rate for each step of how sure the drafter is."""
     is_tree: bool = False
     """Whether tokens may have siblings, if the drafter can propose trees."""
-    noise: Noise | None = None
-    """What the target draws with; None at temperature 0."""
+    draws: Draws | None = None
+    """What a chain is drawn with; None to propose the likeliest tokens. A tree has these anyway."""
 
     def kept(self, proposal: Proposal) -> Proposal:
         """A proposal, if it is long enough."""
@@ -132,31 +148,25 @@ class Limits:
             survival *= self.by_probability[probability_step(one)]
         return survival >= self.worth[n_others]
 
-    def guesses(self, likeliest: Sequence[tuple[int, float]], n_before: int) -> list[Guess]:
-        """The likeliest tokens of a place behind `n_before` drafted ones, each with its
-        probability; the surest first."""
-        if self.noise is None:
-            return [Guess(id, share, share) for id, share in likeliest]
-        ids, shares = zip(*likeliest, strict=True)
-        noise = DRAFT_TEMPERATURE * self.noise.behind(n_before, ids)
-        odds = np.exp(noise - noise.max()) * np.maximum(shares, _LEAST)
-        guesses = map(Guess, ids, shares, (odds / odds.sum()).tolist())
-        return sorted(guesses, key=lambda guess: -guess.sureness)
-
     def chain(self, drafting: Drafting, drafter: str) -> Proposal:
         """As many tokens as the limits keep. No further place is asked for than the first whose
-        token is not kept."""
+        token is not kept.
+
+        Whether a token is kept depends on its place and on those before it: of drawn tokens, none
+        may be left out for what it is.
+        """
         kept: list[Guess] = []
         path: list[float] = []
         with suppress(StopIteration):
             likeliest = next(drafting)
             while True:
-                guess = self.guesses(likeliest, len(kept))[0]
-                path.append(guess.sureness)
-                if guess.sureness < self.p_min or not self.pays(path, len(kept)):
+                id, probability = likeliest[0]
+                path.append(probability)
+                if probability < self.p_min or not self.pays(path, len(kept)):
                     break
-                kept.append(guess)
+                guess = Guess(id, probability, probability)
+                kept.append(guess if self.draws is None else self.draws.guess(likeliest))
                 if len(kept) == self.n_max:
                     break
-                likeliest = drafting.send(guess.id)
+                likeliest = drafting.send(kept[-1].id)
         return Proposal.chain(kept, drafter)

@@ -1,17 +1,20 @@
-"""Draws the target's tokens from its logits, above temperature 0 with noise that a draft can add
-too.
+"""Draws the target's tokens from its logits.
 
 Whoever adds Gumbel noise to logits and takes the largest draws from their softmax (the Gumbel-max
-trick). The noise of a token depends on the seed, on the place in the text and on the token alone.
-So the target draws the same token whatever was drafted, and a draft that adds the same noise to its
-own logits draws it too, wherever the two hold about the same tokens likely.
+trick). The noise of a token depends on the seed, on the place in the text and on the token alone,
+so the target draws the same token whatever was drafted.
+
+A token that a draft has drawn, too, is accepted or replaced, so that what comes out is distributed
+as the target's own draw. More are accepted than agree with that draw. Source: speculative sampling
+(Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import log
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +41,14 @@ _LAST_SHIFT = 31
 _Ids = npt.NDArray[np.intp]
 
 
+class Drawn(NamedTuple):
+    """A token that a draft has drawn."""
+
+    id: int
+    shares: Mapping[int, float]
+    """The probabilities that it was drawn with, by token."""
+
+
 def gumbel(
     seed: int, place: int, ids: Sequence[int] | npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float64]:
@@ -56,19 +67,6 @@ def gumbel(
     return noise
 
 
-class Noise(NamedTuple):
-    """What a target adds to its logits from a place on."""
-
-    seed: int
-    place: int
-    """That of the token behind the last one, counted from the beginning of the text."""
-    temperature: float
-
-    def behind(self, n: int, ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """The noise [n] of the tokens `ids`, `n` tokens behind the next one, in units of logits."""
-        return self.temperature * gumbel(self.seed, self.place + n, ids)
-
-
 class Sampler:
     """Penalty, top-k, top-p, min-p and temperature, which do what llama.cpp's samplers of these
     names do, and a draw of what they leave; at temperature 0 penalty and argmax."""
@@ -78,21 +76,31 @@ class Sampler:
         its last `REPEAT_LAST_N` tokens."""
         self.sampling = sampling
         """May be replaced between two tokens."""
+        self.random = Random(seed)
+        """For what drafts draw, and for whether it is accepted."""
         self._seed, self._recent = seed, recent
 
-    def sample(self, context: Context, row: int, place: int) -> int:
-        """Draw the token that follows an output row, which stands at a place of the text. Raises
-        DecodeError if the logits are not numbers."""
-        return self._draw(*self._left(context.logits(row)), place)
+    def sample(self, context: Context, row: int, place: int, drawn: Drawn | None = None) -> int:
+        """The token that follows an output row, which stands at a place of the text: that which a
+        draft has drawn if it is accepted, else a draw. Raises DecodeError if the logits are not
+        numbers."""
+        return self._draw(*self._left(context.logits(row)), place, drawn)
 
     def look(
-        self, context: Context, row: int, place: int, top: int, drafted: Sequence[int]
+        self,
+        context: Context,
+        row: int,
+        place: int,
+        drawn: Drawn | None,
+        *,
+        top: int,
+        drafted: Sequence[int],
     ) -> tuple[int, tuple[Likely, ...]]:
         """Like `sample`, and also returns the `top` likeliest tokens, the sampled and the drafted
         ones, the likeliest first. Raises DecodeError as it does."""
         logits = context.logits(row)
         ids, left = self._left(logits)
-        sampled = self._draw(ids, left, place)
+        sampled = self._draw(ids, left, place, drawn)
         chances = dict(zip(ids.tolist(), _softmax(left).tolist(), strict=True))
         probabilities = _softmax(logits)
         best = np.argpartition(logits, -top)[-top:].tolist()
@@ -148,9 +156,19 @@ class Sampler:
         penalised[recent] = np.where(some > 0.0, some / penalty, some * penalty)
         return penalised
 
-    def _draw(self, ids: _Ids, left: Floats, place: int) -> int:
+    def _draw(self, ids: _Ids, left: Floats, place: int, drawn: Drawn | None) -> int:
         if len(ids) == 1:
             return int(ids[0])
+        if drawn is not None:
+            shares = _softmax(left)
+            accepted = shares[ids == drawn.id].sum()
+            if self.random.random() * drawn.shares[drawn.id] < accepted:
+                return drawn.id
+            # The rest: what the draft proposes less often than the target draws it.
+            for id, share in drawn.shares.items():
+                shares[ids == id] -= share
+            with np.errstate(divide="ignore"):
+                left = np.log(shares.clip(min=0.0))
         return int(ids[(left + gumbel(self._seed, place, ids)).argmax()])
 
 

@@ -226,8 +226,8 @@ class CompareScreen(EagleScreen[Speculation]):
         if result is None:
             behind = comparison.written
             ahead = "".join(round_.text for round_ in comparison.leg.rounds)
-        elif result.best is not None:
-            behind = comparing.both_texts(result.best)
+        else:
+            behind = comparing.both_texts(result)
         mark = "▌" if ahead else ""
         self.query_one("#written", Static).update(
             Content.assemble(behind, (mark, "$primary"), (ahead, "$foreground-muted"))

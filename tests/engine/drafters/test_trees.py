@@ -47,7 +47,7 @@ def test_a_tree_is_walked_along_what_the_target_samples(
     longest = max(along, key=len, default=[])
     rows: list[int] = []
 
-    def sample(_self: Sampler, _context: Context, row: int, _place: int) -> int:
+    def sample(_self: Sampler, _context: Context, row: int, _place: int, _drawn: object) -> int:
         rows.append(row)
         return sampled[len(rows) - 1]
 

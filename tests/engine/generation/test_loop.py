@@ -86,7 +86,7 @@ def test_an_end_inside_an_accepted_draft_drops_what_follows(
 
     monkeypatch.setattr(rig.drafter, "propose", remember)
     monkeypatch.setattr(
-        Sampler, "sample", lambda _self, _context, row, _place: [*drafts[-1], tiny.EOS][row]
+        Sampler, "sample", lambda _self, _context, row, _place, _drawn: [*drafts[-1], tiny.EOS][row]
     )
     monkeypatch.setattr(Model, "is_end", lambda _self, id: id == [*drafts[-1], tiny.EOS][letter])
 

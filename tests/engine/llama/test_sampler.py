@@ -72,7 +72,7 @@ def test_logits_that_are_no_numbers_are_an_error(  # noqa: PLR0917
         with pytest.raises(DecodeError, match="logits are not numbers"):
             drawn.sample(context, 1, 2)
         with pytest.raises(DecodeError, match="logits are not numbers"):
-            drawn.look(context, 1, 2, 3, [])
+            drawn.look(context, 1, 2, None, top=3, drafted=[])
 
 
 @pytest.fixture(scope="module")
