@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests import environment
 
 HOMES = environment.isolate()
-LONG_ONES = {"terminal", "train", "downloads", "auto", "commands", "llama_server"}
+LONG_ONES = {"terminal", "train", "downloads", "auto", "commands", "engine", "llama_server"}
 
 import only_this_machine  # noqa: E402
 
