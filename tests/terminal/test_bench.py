@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglechat.chat.comparing import FIRST_LOOK
 from tests.terminal.test_app import LOADING_TIMEOUT, open_terminal, pytestmark
 from tests.terminal.tmux import REPLIED
 
@@ -23,8 +24,9 @@ def test_other_prompts_are_measured_and_what_is_fastest_is_kept(home: Path) -> N
         terminal.keys("C-g", "c")
         terminal.wait_for(r"Up to \d+ minutes, until it can tell")
         terminal.resize(80, 24)
-        # Where it cannot tell after a pass over the prompts, the second takes as long again.
-        terminal.wait_for(r"heat (1[7-9]|2\d)|as plain|an't tell:|eaning ", TIMEOUT)
+        # Heats enough for a verdict; a whole pass over the prompts takes three times as long.
+        heats = rf"heat ({FIRST_LOOK + 1}|\d\d)"
+        terminal.wait_for(f"{heats}|as plain|an't tell:|eaning ", TIMEOUT)
         if "measuring" in terminal.screen():
             terminal.keys("Escape")
         terminal.wait_for("as plain|an't tell:|eaning ", TIMEOUT)
