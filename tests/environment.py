@@ -49,12 +49,12 @@ def isolate() -> Path:
         LINES="24",
         PYTHONPATH=os.pathsep.join([str(OFFLINE), str(ROOT)]),
         HF_HUB_OFFLINE="1",
-        # No test needs one, and reading the system's 150 takes a client a twentieth of a second.
-        SSL_CERT_DIR=str(folder / "no-authorities"),
+        # One authority, of which nobody has the key: reading the system's 150 takes each client a
+        # twentieth of a second, and without any hf_xet does not begin.
+        SSL_CERT_FILE=str(OFFLINE / "nobody.pem"),
         # Nothing is copied to the clipboard of whoever runs the tests.
         SSH_CONNECTION="1.2.3.4 5 6.7.8.9 22",
     )
-    (folder / "no-authorities").mkdir()
     # huggingface_hub asks the Hub for it before the first question of each process.
     (folder / "hf").mkdir()
     (folder / "hf" / ".agent_harnesses.json").write_text('{"harnesses": {}}')
