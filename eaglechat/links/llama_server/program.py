@@ -52,9 +52,13 @@ class Program:
         self.url = f"http://127.0.0.1:{port}"
         self._was_asked_to_end = False
         address = ("--host", "127.0.0.1", "--port", str(port))
+        # Linux then kills the program when the thread that started it ends, which is the worker's,
+        # even if this process is killed.
+        setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+        ends_with_this = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         try:
             self._process = subprocess.Popen(
-                [*_ends_with_this_process(), *command, *address],
+                [*ends_with_this, *command, *address],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -72,7 +76,10 @@ class Program:
     def wait_until_ready(self) -> None:
         """Return once it serves. Raises Cancelled, ModelLoadError if the program ends."""
         with httpx2.Client(timeout=_HEALTH_S, trust_env=False) as client:
-            while not self._is_ready(client):
+            while True:
+                with suppress(httpx2.HTTPError):
+                    if client.get(f"{self.url}/health").status_code == 200:
+                        return
                 if (status := self._process.poll()) is not None:
                     why = "" if status == _KILLED else f": {self._complaint()}"
                     raise ModelLoadError(f"the models did not load: {self.how_it_ended}{why}")
@@ -109,13 +116,6 @@ class Program:
         wait_or_kill(self._process, _END_S)
         atexit.unregister(self._process.kill)
 
-    def _is_ready(self, client: httpx2.Client) -> bool:
-        try:
-            answer = client.get(f"{self.url}/health")
-        except httpx2.HTTPError:
-            return False
-        return answer.status_code == 200
-
     def _complaint(self) -> str:
         """The last of its lines that sounds like an error, or just the last one."""
         last = tail(self._log, _LAST_LINES, self._log_start)
@@ -125,13 +125,6 @@ class Program:
         complaints = [line for line in lines if any(m in line.lower() for m in _ERROR_MARKS)]
         worst = (complaints or lines)[-1].strip()
         return f"{worst}; a newer llama-server knows it" if _NO_FLAG in worst else worst
-
-
-def _ends_with_this_process() -> list[str]:
-    """A prefix of the command: Linux then kills the program when the thread that started it ends,
-    which is the worker's, even if this process is killed. Empty without setpriv."""
-    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
-    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
 
 def chosen_drafter(speculation: Speculation, drafters: Sequence[Pairing]) -> Pairing | None:
