@@ -502,7 +502,11 @@ def parse_beginning(data: bytes, path: Path, size: int) -> GGUFHeader | None:
 def _open(data: bytes, path: Path, size: int) -> tuple[_Cursor, int, int]:
     """A cursor at the first field, and the counts of tensors and fields."""
     if not data.startswith(MAGIC):
-        raise GGUFError(f"{path} is not a GGUF file: {_no_gguf(data[:_MOST_SIGN])}")
+        first = data[:_MOST_SIGN]
+        known = (f"it is {what}" for sign, what in _SIGNS if re.match(sign, first, re.DOTALL))
+        begins = neutralise_line(first[: len(MAGIC)].decode("latin-1"))
+        what = next(known, f"it begins with “{begins}”, not “GGUF”")
+        raise GGUFError(f"{path} is not a GGUF file: {what}")
     cursor = _Cursor(data, str(path), size)
     cursor.skip(len(MAGIC))
     version = cursor.scalar("I")
@@ -519,15 +523,6 @@ def _open(data: bytes, path: Path, size: int) -> tuple[_Cursor, int, int]:
             f"{path} claims {n_tensors:,} tensors and {n_fields:,} fields, more than any model"
         )
     return cursor, n_tensors, n_fields
-
-
-def _no_gguf(first: bytes) -> str:
-    """What a file is instead, by its first bytes."""
-    for sign, what in _SIGNS:
-        if re.match(sign, first, re.DOTALL):
-            return f"it is {what}"
-    begins = neutralise_line(first[: len(MAGIC)].decode("latin-1"))
-    return f"it begins with “{begins}”, not “GGUF”"
 
 
 def _tensor(cursor: _Cursor, path: Path) -> TensorInfo:

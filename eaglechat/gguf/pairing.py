@@ -394,6 +394,12 @@ def block_of(draft: GGUFHeader) -> Block:
     )
 
 
+def knows_probability(drafter: Pairing) -> bool:
+    """Whether llama.cpp's own drafter of this kind knows how probable its tokens are."""
+    draft = drafter.file if drafter.kind == "dspark" else None
+    return draft is None or block_of(draft).has_confidence
+
+
 def _no_block(target: GGUFHeader, draft: GGUFHeader) -> Iterator[str]:
     yield from _exports_nothing(target, draft)
     its, layers = f"the draft {draft.path}", draft.numbers("dflash.target_layers") or ()

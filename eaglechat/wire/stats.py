@@ -70,7 +70,10 @@ class SpeculationStats(DrafterStats, frozen=True):
     by_drafter: dict[str, DrafterStats] = {}
 
     def plus(self, round_: Round) -> SpeculationStats:
-        return self + _of_one(round_)
+        counts = len(round_.drafted), round_.n_tested, round_.n_accepted
+        own = {round_.drafter: DrafterStats(1, *counts)} if round_.drafter else {}
+        of_one = of_step(*counts, len(round_.tokens))
+        return self + replace(of_one, trees=int(round_.is_tree), by_drafter=own)
 
     @property
     def is_of_whole_reply(self) -> bool:
@@ -103,16 +106,6 @@ def of_step(drafted: int, tested: int, accepted: int, tokens: int) -> Speculatio
         tokens=tokens,
         tested_at=(1,) * tested + (0,) * (length - tested),
         accepted_at=(1,) * accepted + (0,) * (length - accepted),
-    )
-
-
-def _of_one(round_: Round) -> SpeculationStats:
-    counts = len(round_.drafted), round_.n_tested, round_.n_accepted
-    own = {round_.drafter: DrafterStats(1, *counts)} if round_.drafter else {}
-    return replace(
-        of_step(*counts, len(round_.tokens)),
-        trees=int(round_.is_tree),
-        by_drafter=own,
     )
 
 

@@ -35,11 +35,6 @@ class Chunk:
         self.raw = raw
         self._choice: dict[str, Any] = next((one for one in choices if isinstance(one, dict)), {})
 
-    @property
-    def is_error(self) -> bool:
-        # An older vLLM names the object “error”.
-        return bool(self.raw.get("error")) or self.raw.get("object") == "error"
-
     @cached_property
     def reason(self) -> str:
         """Why the reply ends here; empty if it goes on."""

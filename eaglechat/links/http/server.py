@@ -244,7 +244,8 @@ class ServerWorker(Worker):
             raise self._client.odd(f"it is no JSON object: {event.data}")
         try:
             chunk = Chunk(event.value)
-            if chunk.is_error:
+            # An older vLLM names the object “error”.
+            if event.value.get("error") or event.value.get("object") == "error":
                 raise self._client.failed(event.data)
             reply.take(chunk)
         except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import httpx2
 
-from eaglechat.gguf.pairing import block_of
+from eaglechat.gguf.pairing import knows_probability
 from eaglechat.gguf.preflight import Pairing
 from eaglechat.links.crashes import how_it_ended
 from eaglechat.links.process import tail, wait_or_kill
@@ -171,10 +171,8 @@ def _draft_options(drafter: Pairing, speculation: Speculation, options: LoadOpti
     word = DRAFTERS[drafter.kind].spec_type
     # The program has no automatic length.
     longest = N_DRAFT_MAX_DEFAULT if speculation.n_draft_max == AUTO else speculation.n_draft_max
-    p_min = speculation.p_min
-    if drafter.kind == "dspark" and drafter.file and not block_of(drafter.file).has_confidence:
-        # The program would end over it.
-        p_min = 0.0
+    # The program ends over a least probability of a draft that does not know it.
+    p_min = speculation.p_min if knows_probability(drafter) else 0.0
     return [
         *(*file, "--spec-type", word, "--spec-draft-n-max", str(longest)),
         *("--spec-draft-n-min", str(speculation.n_min), "--spec-draft-p-min", f"{p_min:g}", *kv),
