@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
 from eaglechat.chat.controls import (
@@ -24,7 +25,7 @@ from eaglechat.chat.controls import (
 from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
-from eaglechat.tui.widgets.panel.measures import Measures
+from eaglechat.tui.widgets.panel.measures import HEADING, Measures
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.words import numbers
@@ -56,7 +57,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def compose(self) -> ComposeResult:
         yield Measures(id="measures", classes="group")
         with Vertical(id="controls", classes="group"):
-            yield Static("CONTROL", classes="heading")
+            yield Static(Content.styled("CONTROL", HEADING))
             yield from _knobs(DRAFTER, N_DRAFT_MAX)
             with Horizontal(id="switches"):
                 yield from _knobs(ENABLED, NGRAM, look="switch")
@@ -67,7 +68,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             yield more
             yield from _knobs(SHAPE)
             yield from _knobs(P_MIN, look="number")
-            context = Static(id="context", classes="label", markup=False)
+            context = Static(id="context", classes="muted", markup=False)
             context.tooltip = with_keys(
                 "Tokens in the target's KV cache, and its size. {chat.context} says more."
             )

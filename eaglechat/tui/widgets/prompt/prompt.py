@@ -56,7 +56,6 @@ class Prompt(TextArea):
             tab_behavior="focus",
             soft_wrap=True,
             highlight_cursor_line=False,
-            compact=True,
         )
         self._sent: list[str] = []
         self._walked, self._position = [""], 0
