@@ -13,7 +13,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from eaglechat.wire.records import Round
 
@@ -26,7 +25,10 @@ place of the round."""
 
 def pack(rounds: Sequence[Round]) -> bytes:
     """Pack consecutive rounds. What auto expected of each length is kept for the last one only."""
-    records = msgspec.to_builtins([*map(_without_expected, rounds[:-1]), *rounds[-1:]])
+    records = msgspec.to_builtins(rounds)
+    for record in records[:-1]:
+        if record["auto"] is not None:
+            record["auto"]["tokens_per_second"] = ()
     return zlib.compress(msgspec.msgpack.encode(_column(records)), zlib.Z_BEST_COMPRESSION)
 
 
@@ -46,11 +48,6 @@ def unpack(packed: bytes) -> list[Round]:
 def encodable(text: str) -> str:
     """The text with `?` for each half of a character in UTF-16: no file can hold those."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _without_expected(round_: Round) -> Round:
-    auto = round_.auto
-    return round_ if auto is None else replace(round_, auto=replace(auto, tokens_per_second=()))
 
 
 def _column(values: list[Any]) -> list[Any]:

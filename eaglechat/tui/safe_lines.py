@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
@@ -38,15 +38,7 @@ class SafeLines(LineFilter):
         text, style, _ = segment
         if text.isascii() and text.isprintable():
             return segment
-        text = _UNSAFE.sub(_as_wide, text)
+        text = _UNSAFE.sub(lambda unsafe: "\ufffd" * cell_len(unsafe[0]), text)
         if self._is_multiplexed:
-            text = _MARKED.sub(_without_marks, text)
+            text = _MARKED.sub(lambda one: set_cell_size(one[1], cell_len(one[0])), text)
         return segment if text == segment.text else Segment(text, style)
-
-
-def _as_wide(unsafe: re.Match[str]) -> str:
-    return "\ufffd" * cell_len(unsafe[0])
-
-
-def _without_marks(emoji: re.Match[str]) -> str:
-    return emoji[1] + " " * (cell_len(emoji[0]) - cell_len(emoji[1]))

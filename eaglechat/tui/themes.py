@@ -1,4 +1,4 @@
-"""Loads themes from TOML files, those that ship and the user's own.
+"""Themes from TOML files, those that ship and the user's own, and how tokens are drawn in them.
 
 Every value is checked when it is loaded: Textual would find a bad one only when the running app
 parses its styles. A theme reaches the widgets as CSS variables: Textual's own, and for each kind
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import msgspec
+from textual.app import App
 from textual.color import Color, ColorParseError
+from textual.content import Content
 from textual.css.errors import UnresolvedVariableError
 from textual.css.tokenizer import TokenError
 from textual.style import Style
@@ -29,7 +31,14 @@ else:
     import tomli as tomllib
 
 FALLBACK_THEME = "eagle-dark"
+MUTED = "$foreground-muted"
+Part = Content | str | tuple[str, str]
+"""A piece of a text that is drawn: plain, or with its style."""
 REJECTED = "rejected"
+NGRAM_KIND = "n-gram"
+"""The kind of accepted tokens that n-grams drafted: drawn as accepted and underlined."""
+GUESSED = "guessed"
+"""The kind of text that a drafter guessed, in the live view: in the colour of accepted tokens."""
 _TOKEN = "token-"
 """Begins the names of the variables of tokens."""
 
@@ -213,3 +222,29 @@ def _colour(value: str, key: str, default: str = "") -> str:
     if colour is None or (colour.auto and not default.startswith("auto")):
         raise ValueError(f"{value!r} is not a colour - at `$.{key}")
     return value if colour.auto else colour.hex
+
+
+# How tokens are drawn
+
+
+def token_look(app: App[Any], kind: str) -> str:
+    if kind == NGRAM_KIND:
+        return "bold underline $token-accepted"
+    if kind == GUESSED:
+        return f"{'dim ' if app.no_color else ''}$token-accepted"
+    style = app.theme_variables[f"token-{kind}-style"]
+    return f"{'' if style == 'none' else style} $token-{kind}"
+
+
+def legend(app: App[Any], no_origins: str | None, *, are_rejected_known: bool) -> Content:
+    """The kinds of tokens in one line, each in its own style; or why the origins of tokens are
+    unknown. `are_rejected_known` is whether the engine reports the rejected ones."""
+    if no_origins:
+        return Content(f"origins {no_origins}")
+    accepted, *others = TOKEN_KINDS
+    return Content(" · ").join(
+        Content(f"{kind}: not reported")
+        if kind == REJECTED and not are_rejected_known
+        else Content.styled(kind, token_look(app, kind))
+        for kind in (accepted, NGRAM_KIND, *others)
+    )

@@ -10,7 +10,6 @@ from eaglechat.chat.controls import (
     SHAPE,
     THINKING,
     Control,
-    Controls,
     not_followed,
 )
 from eaglechat.chat.session import ChatSession
@@ -104,14 +103,5 @@ def without_effect(session: ChatSession) -> dict[str, str]:
     return {**dict.fromkeys(of_a_drafter, "only n-grams draft"), **ignored, **unswitched}
 
 
-# Controls in words
-
-
 def label(control: Control) -> str:
     return _LABELS.get(control.name, control.name)
-
-
-def in_force(control: Control, controls: Controls, since: str) -> str:
-    """“From the next {since} on: temp 0.80.” `since` is “round” or “reply”."""
-    word = control.word(getattr(controls, control.name))
-    return f"From the next {since} on: {label(control)} {wording.NAMES.get(word, word)}."

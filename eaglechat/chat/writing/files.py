@@ -22,10 +22,6 @@ MOST_LISTED = 20_000
 _TYPED = re.compile(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<plain>[^\s"]*))$')
 
 
-class AttachError(ValueError):
-    """A file cannot be attached: a sentence that says why."""
-
-
 @dataclass(frozen=True)
 class Listed:
     """An entry of a directory; `size` is in bytes, None for a directory."""
@@ -50,12 +46,14 @@ def as_typed(path: str) -> str:
     return f'{AT}"{path}' if re.search(r"\s", path) else f"{AT}{path}"
 
 
-def list_directory(directory: str, base: Path) -> tuple[Listed, ...]:
-    """The entries of a directory, which is relative to `base` or absolute; none if it cannot be
-    read. May take seconds."""
+def list_directory(directory: str) -> tuple[Listed, ...]:
+    """The entries of a directory; none if it cannot be read. May take seconds."""
     sizes: dict[str, int | None] = {}
     # The home of an unknown user is a RuntimeError.
-    with suppress(OSError, RuntimeError, ValueError), os.scandir(_place(directory, base)) as found:
+    with (
+        suppress(OSError, RuntimeError, ValueError),
+        os.scandir(Path(directory).expanduser()) as found,
+    ):
         for entry in islice(found, MOST_LISTED):
             with suppress(OSError, RuntimeError):  # so is a loop of links, up to Python 3.12
                 if entry.is_dir():
@@ -75,36 +73,31 @@ def fitting(listed: Sequence[Listed], name: str) -> list[Listed]:
     return [*dict.fromkeys((*begin, *inside))]
 
 
-def read_part(path: str, base: Path, n_ctx: int) -> TurnPart:
+def read_part(path: str, n_ctx: int) -> TurnPart:
     """A text file as a part of a question. `n_ctx` is the length of the context in tokens, 0 if
-    unknown. May take seconds. Raises AttachError."""
+    unknown. May take seconds. Raises ValueError, which says why in a sentence."""
     try:
-        place = _place(path, base)
+        place = Path(path).expanduser()
         status = place.stat()
         is_file, size = stat.S_ISREG(status.st_mode), status.st_size
         raw = place.read_bytes() if is_file and size <= MOST_BYTES else b""
     except (OSError, RuntimeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise AttachError(f"{path} cannot be read: {why}.") from error
+        raise ValueError(f"{path} cannot be read: {why}.") from error
     if not is_file:
-        raise AttachError(f"{path} is not a file.")
+        raise ValueError(f"{path} is not a file.")
     if size > MOST_BYTES:
         most = format_bytes(MOST_BYTES)
-        raise AttachError(
+        raise ValueError(
             f"{path} is too large: {format_bytes(size)}, and at most {most} can be attached."
         )
     if b"\0" in raw:
-        raise AttachError(f"{path} is not a text file.")
+        raise ValueError(f"{path} is not a text file.")
     try:
         content = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise AttachError(f"{path} is not text in UTF-8.") from None
+        raise ValueError(f"{path} is not text in UTF-8.") from None
     tokens = tokens_about(content)
     if n_ctx and tokens > n_ctx:
-        raise AttachError(f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,}.")
+        raise ValueError(f"{path} has about {tokens:,} tokens, and the context holds {n_ctx:,}.")
     return of_file(path, content)
-
-
-def _place(path: str, base: Path) -> Path:
-    """Raises RuntimeError for the home of an unknown user."""
-    return base / Path(path).expanduser()

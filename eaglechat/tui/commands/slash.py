@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from eaglechat.tui.commands.table import Argument, Command, commands_of
+from eaglechat.tui.commands.table import Command, commands_of
 
 SLASH = "/"
 
@@ -132,8 +132,11 @@ def _named(name: str) -> Iterator[Completion]:
     for one in found:
         command, shown, text = BY_SLASH[one], f"{SLASH}{one}", f"{SLASH}{one}"
         is_whole = command.argument is None or command.argument.is_optional
-        if command.argument is not None:
-            value = _in_short(command.argument)
+        if (argument := command.argument) is not None:
+            value = argument.text.split()[-1].upper() if argument.text else "|".join(argument.words)
+            if argument.setting is not None:
+                numbers = argument.setting.range
+                value = f"{numbers.minimum:g}-{numbers.maximum:g}"
             shown, text = f"{shown} {f'[{value}]' if is_whole else value}", f"{text} "
         yield Completion(shown, command.help, text, is_whole)
 
@@ -153,11 +156,3 @@ def _values(name: str, typed: str, choices: Choices) -> Iterator[Completion]:
         yield Completion(argument.accepted_values, command.help)
     for word, about in fitting:
         yield Completion(word, about or command.help, word, True)
-
-
-def _in_short(argument: Argument) -> str:
-    """What an argument can be, in a word or two."""
-    if argument.setting is not None:
-        numbers = argument.setting.range
-        return f"{numbers.minimum:g}-{numbers.maximum:g}"
-    return argument.text.split()[-1].upper() if argument.text else "|".join(argument.words)

@@ -27,8 +27,8 @@ from eaglechat.tui.commands.keys import (
     with_keys,
 )
 from eaglechat.tui.commands.table import BY_ID
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.filter import Field
-from eaglechat.tui.widgets.readouts import MUTED
 
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")

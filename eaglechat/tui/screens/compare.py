@@ -25,8 +25,8 @@ from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar

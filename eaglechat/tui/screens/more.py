@@ -14,7 +14,7 @@ from textual.widgets import Static
 from eaglechat.tui.commands.keys import SEARCH_KEY, Active, active_commands, key_of, name_of
 from eaglechat.tui.commands.table import LEADER, Group
 from eaglechat.tui.screens.base import EagleModal, EagleScreen
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED
 
 _AROUND = 8
 """Cells beside the columns: the border, the padding and the scroll bar of the dialog."""

@@ -13,7 +13,7 @@ from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import bindings_of
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.editor import in_editor
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED
 
 
 class RolesScreen(ListDialog[str, str]):

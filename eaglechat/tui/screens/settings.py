@@ -21,7 +21,7 @@ from eaglechat.settings.description import (
 from eaglechat.tui.commands.keys import moves
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED
 from eaglechat.words.wording import VISIBLE_WHITESPACE
 
 _NOTES = {

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from textual.app import App
@@ -28,11 +28,10 @@ class Away:
         is_watched: Callable[[], bool],
         settings: Callable[[], Settings],
         *,
-        environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.write, self._is_watched, self._settings = write, is_watched, settings
-        self._environment, self._clock = environment, clock
+        self._clock = clock
         self._title = ""
         self._began: float | None = None
 
@@ -61,7 +60,7 @@ class Away:
             if self._is_watched() or took < interface.notify_after or interface.notify == "off":
                 return
             notice = f"\x1b]9;{_plain(f'Reply finished: {about}')}\x07"
-            if "TMUX" in self._environment:
+            if "TMUX" in os.environ:
                 # tmux passes on what is wrapped like this, if allow-passthrough is on.
                 notice = f"\x1bPtmux;{notice.replace(chr(27), chr(27) * 2)}\x1b\\"
             self.write("\x07" if interface.notify == "bell" else notice)

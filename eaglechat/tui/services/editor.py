@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,6 @@ from textual.app import App, SuspendNotSupported
 
 _WITHOUT_A_SETTING = ("nano", "vim", "vi")
 """The editors of which the first that is there is used if none is set."""
-
-
-class EditorError(RuntimeError):
-    """There is no editor: a sentence that says why."""
 
 
 def in_editor(app: App[Any], text: str, name: str) -> str | None:
@@ -38,7 +33,7 @@ def in_editor(app: App[Any], text: str, name: str) -> str | None:
         problem = f"{command[0]} saved what is not text in UTF-8; nothing was changed."
     except SuspendNotSupported:
         problem = "There is no terminal here for an editor."
-    except (EditorError, OSError) as error:
+    except (ValueError, OSError) as error:
         problem = str(error)
     app.notify(problem, severity="warning")
     return None
@@ -53,24 +48,25 @@ def _problem_of(command: list[str]) -> str:
     return f"{command[0]} exited with status {status}; nothing was changed." if status else ""
 
 
-def editor_command(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The command of the user's editor. Raises EditorError."""
-    given = environment.get("VISUAL") or environment.get("EDITOR") or ""
+def editor_command() -> list[str]:
+    """The command of the user's editor. Raises ValueError, which says in a sentence why there is
+    none."""
+    given = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     try:
         command = shlex.split(given)
     except ValueError as error:
-        raise EditorError(
+        raise ValueError(
             f"$VISUAL or $EDITOR is {given}, which cannot be read: {error}."
         ) from error
     if command:
         return command
     for name in _WITHOUT_A_SETTING:
-        found = shutil.which(name, path=environment.get("PATH"))
+        found = shutil.which(name)
         # On Windows one in the working directory comes first, which may be anybody's.
         if found is not None and Path(found).is_absolute():
             return [found]
     *others, last = _WITHOUT_A_SETTING
-    raise EditorError(
+    raise ValueError(
         f"No editor is set, and {', '.join(others)} and {last} were not found. Set $VISUAL or "
         "$EDITOR to the command of your editor, such as EDITOR='code --wait', and start eaglechat "
         "again."

@@ -35,16 +35,13 @@ class EngineService:
         self,
         link: Link,
         settings: Callable[[], EngineSettings],
-        connect: Callable[[ServerSettings], Link] | None = None,
         ask_for_tick: Callable[[], object] = lambda: None,
     ) -> None:
-        """`connect` makes the link to a server. `ask_for_tick` is called in any thread when answers
-        have come, and then not again before `tick`, which it has to call soon in the app's
-        thread."""
+        """`ask_for_tick` is called in any thread when answers have come, and then not again before
+        `tick`, which it has to call soon in the app's thread."""
         self._own = self._link = link
         self._server: ServerSettings | None = None
         self._settings = settings
-        self._connect = connect or _server_link
         self._watchers: dict[Watcher, None] = {}
         self._pace = FramePace()
         self._ask_for_tick, self._is_tick_asked = ask_for_tick, False
@@ -67,7 +64,10 @@ class EngineService:
         if server is not None:
             # The models in this machine's memory will not be used now.
             self.unload()
-            link = self._connect(server)
+            # Imports the HTTP client, for which the first paint does not wait.
+            from eaglechat.links.http.server import server_link  # noqa: PLC0415
+
+            link = server_link(server)
             self._follow(link)
             self._link, self._server, self.loaded = link, server, None
 
@@ -177,13 +177,6 @@ class EngineService:
             self.loaded = None
         for watcher in tuple(self._watchers):
             watcher(news)
-
-
-def _server_link(server: ServerSettings) -> Link:
-    # Imports the HTTP client, for which the first paint does not wait.
-    from eaglechat.links.http.server import server_link  # noqa: PLC0415
-
-    return server_link(server)
 
 
 DRAWING_SHARE = 0.04

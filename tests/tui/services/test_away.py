@@ -20,7 +20,6 @@ class Desk:
     """A terminal, its user, and the time."""
 
     interface: InterfaceSettings = field(default_factory=InterfaceSettings)
-    environment: dict[str, str] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
     is_watched: bool = False
     now: float = 0.0
@@ -30,7 +29,6 @@ class Desk:
             self.written.append,
             lambda: self.is_watched,
             lambda: Settings(interface=self.interface),
-            environment=self.environment,
             clock=lambda: self.now,
         )
 
@@ -72,8 +70,13 @@ def test_nothing_in_a_title_ends_its_sequence() -> None:
         ),
     ],
 )
-def test_the_end_of_a_long_reply_is_told(how: str, environment: dict[str, str], told: str) -> None:
-    desk = Desk(InterfaceSettings(notify=how, notify_after=10), environment)  # type: ignore[arg-type]
+def test_the_end_of_a_long_reply_is_told(
+    how: str, environment: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    desk = Desk(InterfaceSettings(notify=how, notify_after=10))  # type: ignore[arg-type]
     desk.write_for(10)
     assert "".join(desk.written[2:]) == told
 

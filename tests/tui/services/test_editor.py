@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.tui.services.editor import EditorError, editor_command, in_editor
+from eaglechat.tui.services.editor import editor_command, in_editor
 
 APPENDS = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(' more\\n')"]
 
@@ -32,23 +32,29 @@ def test_the_text_comes_back_as_it_was_left(monkeypatch: pytest.MonkeyPatch) -> 
     assert in_editor(Terminal(), "some", "role.toml") == "some more"  # type: ignore[arg-type]
 
 
-def test_an_editor_is_found_with_its_flags() -> None:
-    assert editor_command({"VISUAL": "code --wait", "EDITOR": "vi"}) == ["code", "--wait"]
-    assert editor_command({"EDITOR": shlex.join(["/my editors/vi", "-n"])})[0] == "/my editors/vi"
-    with pytest.raises(EditorError) as error:
-        editor_command({"EDITOR": '"'})
-    assert '$EDITOR is ", which cannot be read: No closing quotation' in str(error.value)
+def test_an_editor_is_found_with_its_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", shlex.join(["/my editors/vi", "-n"]))
+    monkeypatch.setenv("VISUAL", "code --wait")
+    assert editor_command() == ["code", "--wait"]
+    monkeypatch.delenv("VISUAL")
+    assert editor_command() == ["/my editors/vi", "-n"]
+    monkeypatch.setenv("EDITOR", '"')
+    with pytest.raises(ValueError, match='EDITOR is ", which cannot be read: No closing quotation'):
+        editor_command()
 
 
-def test_without_a_setting_the_first_editor_that_is_there_is_taken(tmp_path: Path) -> None:
-    environment = {"EDITOR": " ", "PATH": str(tmp_path)}
-    with pytest.raises(EditorError) as error:
-        editor_command(environment)
-    assert "nano, vim and vi were not found. Set $VISUAL or $EDITOR" in str(error.value)
+def test_without_a_setting_the_first_editor_that_is_there_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", " ")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="nano, vim and vi were not found"):
+        editor_command()
     suffix = ".exe" if sys.platform == "win32" else ""
     for name in ("vi", "vim"):
         (tmp_path / f"{name}{suffix}").touch(0o755)
-        [command] = editor_command(environment)
+        [command] = editor_command()
         assert Path(command).stem.casefold() == name
 
 

@@ -13,10 +13,13 @@ from eaglechat.wire.worker import Died
 from tests.tui.scripted import ScriptedEngine
 
 
-def test_a_load_that_a_server_overtook_is_not_what_is_loaded() -> None:
+def test_a_load_that_a_server_overtook_is_not_what_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own, server = ScriptedEngine(), ScriptedEngine()
+    monkeypatch.setattr("eaglechat.links.http.server.server_link", lambda _settings: server)
     own.hold_load = server.hold_load = True
-    service = EngineService(own, EngineSettings, lambda _settings: server)
+    service = EngineService(own, EngineSettings)
     service.start()
     service.request(Load(target="/own.gguf"), lambda _event: None)
     own.pump()
@@ -58,7 +61,8 @@ def test_a_frame_is_asked_for_once_when_there_is_news_and_never_without(
     monkeypatch.setattr(frames, "MOST_PER_SECOND", 1e9)
     own, server = ScriptedEngine(), ScriptedEngine()
     asked: list[None] = []
-    service = EngineService(own, EngineSettings, lambda _: server, lambda: asked.append(None))
+    monkeypatch.setattr("eaglechat.links.http.server.server_link", lambda _settings: server)
+    service = EngineService(own, EngineSettings, lambda: asked.append(None))
 
     def told() -> bool:
         """Whether a frame was asked for since the last one, which is drawn if so."""

@@ -15,15 +15,16 @@ from textual.pilot import Pilot
 from eaglechat.settings.model import View
 from eaglechat.tui.widgets.transcript.markdown import (
     Look,
+    cannot_open,
     code_blocks,
     code_ending_at,
     link_at,
     links,
     render,
+    shown_address,
 )
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire.neutral import neutralise
-from eaglechat.words.addresses import cannot_open, shown_address
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     drawn_rows,

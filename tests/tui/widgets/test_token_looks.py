@@ -6,8 +6,7 @@ import pytest
 from textual.filter import Monochrome
 from textual.widgets import Static
 
-from eaglechat.tui.themes import TOKEN_KINDS
-from eaglechat.tui.widgets.transcript.token_styles import legend
+from eaglechat.tui.themes import TOKEN_KINDS, legend
 from tests.tui.widgets.transcript_app import (
     ROUNDS,
     THEMES,

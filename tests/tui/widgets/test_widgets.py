@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 
 from eaglechat.chat.controls import TEMPERATURE
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import (
     change_marks,
@@ -20,7 +21,6 @@ from eaglechat.tui.widgets.panel.measures import (
     why_rows,
 )
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason
 from eaglechat.wire.stats import SpeculationStats, stats_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from eaglechat.chat.writing.files import (
     MOST_BYTES,
@@ -46,7 +45,7 @@ class Completer:
         if directory not in self._listed:
             self._listed[directory] = ()
             self._screen.in_background(
-                lambda: list_directory(directory, Path()), partial(self._take, directory)
+                partial(list_directory, directory), partial(self._take, directory)
             )
         found = fitting(self._listed[directory], name)[:MOST_FILES_OFFERED]
         files = tuple(_completion(directory, one) for one in found)

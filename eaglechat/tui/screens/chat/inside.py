@@ -15,7 +15,7 @@ from eaglechat.chat.turns import TurnId
 from eaglechat.tui.commands.keys import bindings_of, moves, with_keys
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import SettingsService
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED
 from eaglechat.wire.records import FinishReason, Origin, Round, Token
 from eaglechat.words.bars import bar
 from eaglechat.words.wording import drafter, fitting, not_reported, plural, visible

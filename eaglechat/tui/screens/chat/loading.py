@@ -22,7 +22,7 @@ from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.keys import ENTER
 from eaglechat.tui.screens.base import EagleScreen, Frame
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.tui.themes import MUTED, Part
 from eaglechat.wire import protocol
 from eaglechat.wire.errors import EngineError
 from eaglechat.wire.worker import Died

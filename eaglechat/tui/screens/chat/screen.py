@@ -31,7 +31,7 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.refusals import chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
-from eaglechat.chat.session import ChatSession
+from eaglechat.chat.session import ChatSession, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.files import read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of
@@ -63,20 +63,20 @@ from eaglechat.tui.screens.roles import RolesScreen
 from eaglechat.tui.services import desktop
 from eaglechat.tui.services.editor import in_editor
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.themes import legend
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, offer
 from eaglechat.tui.widgets.panel.knob import OFF_AND_ON, Knob
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.status_line import StatusLine
-from eaglechat.tui.widgets.transcript.token_styles import legend
+from eaglechat.tui.widgets.transcript.markdown import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import context, numbers, wording
-from eaglechat.words.addresses import cannot_open, shown_address
 from eaglechat.words.export import Format
-from eaglechat.words.timeline import Entry, entries, entries_of, progress
+from eaglechat.words.timeline import entries, entries_of, progress
 
 SAVES_PER_SECOND = 1
 NUMBERS_EVERY_S = 0.25
@@ -329,7 +329,11 @@ class ChatScreen(EagleScreen[None]):
         session = self.session
         if self._has_changed:
             self._has_changed = False
-            self.transcript.show([*map(_with_keys, entries(session))])
+            shown = [*entries(session)]
+            for place, entry in enumerate(shown):
+                if entry.kind in get_args(Severity):
+                    shown[place] = replace(entry, text=with_keys(entry.text))
+            self.transcript.show(shown)
             self.show_numbers()
             title = _EDITING if self.editing is not None else None
             if self._queued is not None:
@@ -443,7 +447,9 @@ class ChatScreen(EagleScreen[None]):
         elif not self._shows(control):
             is_live = session.running is not None and session.can.own
             since = "round" if is_live and control in CONTROLS else "reply"
-            self.say(numbers.in_force(control, self.session.controls, since))
+            word = control.word(value)
+            word = wording.NAMES.get(word, word)
+            self.say(f"From the next {since} on: {numbers.label(control)} {word}.")
 
     def _shows(self, control: Control) -> bool:
         """Whether the panel or the status line shows what a control is."""
@@ -715,7 +721,7 @@ class ChatScreen(EagleScreen[None]):
             self.prompt.put_in_place_of(event.name, part)
 
         n_ctx = self.session.n_ctx
-        self.in_background(lambda: read_part(event.path, Path(), n_ctx), attached, fail)
+        self.in_background(lambda: read_part(event.path, n_ctx), attached, fail)
 
     def action_editor(self) -> None:
         self.save()
@@ -858,9 +864,12 @@ class ChatScreen(EagleScreen[None]):
         self.open(ChatsScreen(self.services, self.session.chat.name, words or ""), self._resume)
 
     def _resume(self, chat: SavedChat) -> None:
+        pair, header = self.session.pair, chat.header
+        server = pair.server.url if pair.server else ""
+        is_same = (header.target, header.draft) == pair.to_load
         if chat.name == self.session.chat.name:
             self._show_passage(chat.opened_at)
-        elif _is_of(chat, self.session.pair) and not self.session.is_engine_gone:
+        elif is_same and same_server(header.server, server) and not self.session.is_engine_gone:
 
             def resume() -> None:
                 written = self._unsent
@@ -983,16 +992,3 @@ class ChatScreen(EagleScreen[None]):
             session.change_controls(msgspec.structs.replace(session.controls, **chosen))
 
         self.open(CompareScreen(self.services, session, asked, info, hello), use)
-
-
-def _with_keys(entry: Entry) -> Entry:
-    """An entry, a notice of the app with the names of keys."""
-    is_notice = entry.kind in ("information", "warning", "error")
-    return replace(entry, text=with_keys(entry.text)) if is_notice else entry
-
-
-def _is_of(chat: SavedChat, pair: Pair) -> bool:
-    """Whether a saved chat ran on this pair."""
-    server = pair.server.url if pair.server else ""
-    header = chat.header
-    return (header.target, header.draft) == pair.to_load and same_server(header.server, server)

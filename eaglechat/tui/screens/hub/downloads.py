@@ -12,8 +12,8 @@ from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.keys import ENTER, bindings_of, key_of
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.themes import MUTED, Part
 from eaglechat.tui.widgets.filter import Row
-from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import wording
 from eaglechat.words.bars import bar
 

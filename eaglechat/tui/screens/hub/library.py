@@ -25,7 +25,7 @@ from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.search import DraftsScreen
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.words import drafting, wording
 from eaglechat.words.removal import consequences, what_goes

@@ -12,7 +12,7 @@ from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.keys import ENTER, moves
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services.services import Services
-from eaglechat.tui.widgets.readouts import MUTED, Part
+from eaglechat.tui.themes import MUTED, Part
 from eaglechat.words import drafting, wording
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen
 from eaglechat.tui.screens.hub.plan import PlanScreen
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.themes import MUTED, Part
 from eaglechat.tui.widgets.filter import Row
-from eaglechat.tui.widgets.readouts import MUTED, Part
 from eaglechat.words import ways, wording
 
 if TYPE_CHECKING:

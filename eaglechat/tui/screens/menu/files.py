@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from eaglechat.chat.writing.files import fitting, list_directory
 from eaglechat.hub.local.pair import Pair
@@ -53,7 +52,7 @@ def places(typed: str) -> list[Place]:
     name_at = max(path.rfind(os.sep), path.rfind("/")) + 1
     directory = path[:name_at]
     directories, files = list[Place](), list[Place]()
-    for entry in fitting(list_directory(directory, Path()), path[name_at:]):
+    for entry in fitting(list_directory(directory), path[name_at:]):
         whole = f"{directory}{entry.name}"
         file = expanded(whole)
         if entry.size is None:

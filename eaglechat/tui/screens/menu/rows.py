@@ -20,8 +20,8 @@ from eaglechat.hub.local.speeds import Gain
 from eaglechat.hub.units import format_bytes
 from eaglechat.settings.model import EngineSettings
 from eaglechat.tui.screens.menu.servers import ServerNews, served
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.filter import Row
-from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.drafters import DrafterKind
 from eaglechat.words import drafting, wording
 

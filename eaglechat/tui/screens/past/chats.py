@@ -17,8 +17,8 @@ from eaglechat.tui.commands.keys import bindings_of, with_keys
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
 from eaglechat.tui.services.services import Services
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.filter import Row
-from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words import wording
 from eaglechat.words.export import Format
 

@@ -16,8 +16,8 @@ from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import ENTER, TAB
 from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services import desktop
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.panel.knob import Knob
-from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import wording
 from eaglechat.words.export import Format, free_file, render

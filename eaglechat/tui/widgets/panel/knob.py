@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.widget import Widget
 
 from eaglechat.tui.commands.keys import moves
+from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.panel.measures import VALUE
-from eaglechat.tui.widgets.readouts import MUTED
 from eaglechat.words.wording import NAMES
 
 LABEL_CELLS = 9

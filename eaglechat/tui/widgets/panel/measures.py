@@ -12,7 +12,7 @@ from textual.widgets import Static
 from eaglechat.chat.measured import Stretch
 from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import with_keys
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import SpeculationStats
@@ -152,14 +152,12 @@ def speed_rows(known: words.Headline, width: int, *, is_begun: bool) -> list[Con
         said = words.in_short(known) or ("too few rounds yet" if is_begun else "no reply yet")
     verdict = VERDICTS.get(known.verdict or "", VALUE)
     beside = (said, verdict), (own, VALUE), (plain, MUTED)
+    places = [3 * _KEYS.index(one) for one in times]
+    large = ("".join(row[place : place + 3] for place in places) for row in _LARGE)
     return [
-        Content.assemble((f"{_in_large(times, row)}{_GAP}" if times else "", verdict), text)
-        for row, text in zip(_LARGE, beside, strict=True)
+        Content.assemble((f"{row}{_GAP}" if times else "", verdict), text)
+        for row, text in zip(large, beside, strict=True)
     ]
-
-
-def _in_large(text: str, row: str) -> str:
-    return "".join(row[3 * _KEYS.index(one) : 3 * _KEYS.index(one) + 3] for one in text)
 
 
 def chart_rows(rounds: Sequence[Round], known: words.Headline, width: int) -> list[Content]:

@@ -6,19 +6,75 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from textual import events
+from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import TextArea
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.writing.question import Marks, pasted, text_of
 from eaglechat.tui.commands.keys import TAB, bindings_of, keys_of, run_own_key
 from eaglechat.tui.commands.slash import Completion, CompletionList
-from eaglechat.tui.widgets.prompt.completions import Completions
+from eaglechat.tui.themes import MUTED
+from eaglechat.tui.widgets.filter import Rows
 
+_NAME_CELLS = 24
+"""Cells of what a completion puts in."""
 Completer = Callable[[str, bool], CompletionList | None]
 """Gets the text before the cursor on its line, and whether that is the first line."""
+
+
+class Completions(Rows):
+    """The list of completions. The prompt keeps the focus and sets what is offered."""
+
+    DEFAULT_CSS = """
+    Completions {
+        max-height: 9;
+    }
+    """
+
+    can_focus = False
+
+    def __init__(self, take: Callable[[Completion, int], None]) -> None:
+        """`take` gets a completion that was clicked, and the column from which on it replaces."""
+        super().__init__(id="completions")
+        self.display = False
+        self.offered: CompletionList | None = None
+        self._take = take
+
+    def show(self, offered: CompletionList | None) -> None:
+        """Show these completions; None hides the list."""
+        if offered == self.offered:
+            return
+        self.offered = offered
+        self.clear_options()
+        if offered is not None:
+            self.add_options(
+                Option(_row(one), disabled=not one.text) for one in offered.completions
+            )
+            self.action_first()
+        self.display = offered is not None
+
+    @property
+    def chosen(self) -> Completion | None:
+        """The highlighted completion; None if there is none, or it has no text."""
+        if self.offered is None or self.highlighted is None:
+            return None
+        completion = self.offered.completions[self.highlighted]
+        return completion if completion.text else None
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if self.offered is not None:
+            self._take(self.offered.completions[event.option_index], self.offered.start)
+
+
+def _row(completion: Completion) -> Content:
+    shown = f"  {completion.shown:<{_NAME_CELLS}}  "
+    style = "bold" if completion.text else MUTED
+    return Content.assemble((shown, style), (completion.help, MUTED))
 
 
 class Prompt(TextArea):

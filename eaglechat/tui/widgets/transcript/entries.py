@@ -15,14 +15,12 @@ from itertools import accumulate
 from textual.strip import Strip
 
 from eaglechat.chat.recording import Recording
-from eaglechat.tui.themes import REJECTED
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import GUESSED, MUTED, NGRAM_KIND, REJECTED
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
 from eaglechat.tui.widgets.transcript.markdown import Look, render
-from eaglechat.tui.widgets.transcript.token_styles import GUESSED, NGRAM_KIND
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Row
 from eaglechat.wire.neutral import neutralise
-from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round, Token
+from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round
 from eaglechat.words.timeline import Entry
 from eaglechat.words.wording import VISIBLE_WHITESPACE, fitting
 
@@ -138,7 +136,13 @@ class DrawnEntry:
         self._n_rounds += len(rounds)
         runs = (run for round_ in rounds for run in _round_runs(round_, self.part))
         if self.look.view != "trace":
-            runs = (self._inked(run) for run in runs if run.kind != REJECTED)
+            # In one of the two inks of the live view, or in none to be read.
+            guessed = GUESSED if self.look.view == "live" else TEXT
+            runs = (
+                run._replace(kind=guessed if run.kind in _GUESSES else TEXT)
+                for run in runs
+                if run.kind != REJECTED
+            )
         if self.entry.note is None:
             latest = rounds[-1:] if self.look.view == "live" else ()
             last = (run for round_ in latest for run in _round_runs(round_, self.part))
@@ -147,11 +151,6 @@ class DrawnEntry:
         has_tail = end is not None and (end.tail_part or Part.ANSWER) is self.part
         tail = [Run(end.tail, TEXT)] if end is not None and has_tail else []
         return body.add([*runs, *tail], is_over=True)
-
-    def _inked(self, run: Run) -> Run:
-        """A run in one of the two inks of the live view, or in none to be read."""
-        is_guess = self.look.view == "live" and run.kind in _GUESSES
-        return run._replace(kind=GUESSED if is_guess else TEXT)
 
     def round_at(self, at: int) -> int | None:
         """The index of the round that wrote the token at a character; None where no token is."""
@@ -232,11 +231,7 @@ def _round_runs(round_: Round, part: Part) -> Iterator[Run]:
         if isinstance(token, DraftToken):
             text = (token.text or "").translate(VISIBLE_WHITESPACE)
             yield Run(text, REJECTED, copied=False)
+        elif token.origin is Origin.UNKNOWN:
+            yield Run(token.text, TEXT)
         else:
-            yield Run(token.text, _kind_of(token))
-
-
-def _kind_of(token: Token) -> str:
-    if token.origin is Origin.UNKNOWN:
-        return TEXT
-    return NGRAM_KIND if token.drafter == NGRAM else token.origin.value
+            yield Run(token.text, NGRAM_KIND if token.drafter == NGRAM else token.origin.value)

@@ -126,7 +126,11 @@ class GrowingText:
         for line in complete:
             rest = self._draw(line, is_over=True)
             if self._line is None and self._style is None:
-                self._fence = _fence_after(_source(rest), self._fence)
+                source = _source(rest)
+                if self._fence:
+                    self._fence = "" if _closes(source, self._fence) else self._fence
+                elif found := _FENCE.match(source):
+                    self._fence = found["marks"]
             self._line = None
             self._keep(f"{_source(rest)}\n")
         self._open = self._draw(last, is_over=is_over)
@@ -257,13 +261,6 @@ def _look(kind: str | Style, format: str) -> str | Style:
     if isinstance(kind, Style):
         return kind
     return f"{kind} {format.strip()}" if format else kind
-
-
-def _fence_after(source: str, fence: str) -> str:
-    found = _FENCE.match(source)
-    if not fence:
-        return found["marks"] if found else ""
-    return "" if _closes(source, fence) else fence
 
 
 def _closes(source: str, fence: str) -> bool:

@@ -1,4 +1,5 @@
-"""Markdown that is over: drawn to be read, and the code blocks and links that it has."""
+"""Markdown that is over: drawn to be read, and the code blocks and links that it has; which links
+may be opened, and how one is shown before that."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -16,7 +18,7 @@ from rich.syntax import Syntax
 from eaglechat.settings.model import View
 from eaglechat.tui.widgets.transcript.formatting import STRONG, WRITTEN_LINK, GrowingText, Line, Run
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, Row
-from eaglechat.wire.neutral import neutralise_line
+from eaglechat.wire.neutral import neutralise, neutralise_line
 
 _CODE_TYPES = ("fence", "code_block")
 _MOST_SCHEMES = 20
@@ -93,6 +95,29 @@ def links(text: str) -> list[str]:
         for child in inline
         if child.type == "link_open"
     ]
+
+
+def cannot_open(address: str) -> str | None:
+    """Why an address in a reply may not be opened; None if it may."""
+    try:
+        scheme = urlsplit(address).scheme.lower()
+    except ValueError:
+        scheme = ""
+    if scheme in ("http", "https", "mailto"):
+        return None
+    return f"Only web and mail addresses are opened, not {neutralise(address)}"
+
+
+def shown_address(address: str) -> str:
+    """An address in full. If its host is not plain ASCII, its ASCII form (IDNA) is added, for such
+    a host can look like another one."""
+    host = urlsplit(address).hostname or ""
+    try:
+        plain = host.encode("idna").decode("ascii")
+    except UnicodeError:
+        plain = ascii(host)
+    is_plain = plain.casefold() == host.casefold()
+    return neutralise(address) if is_plain else f"{neutralise(address)}\n\nIts host is {plain}."
 
 
 def render(text: str, look: Look) -> GrowingText:

@@ -30,7 +30,7 @@ from eaglechat.settings.model import View
 from eaglechat.tui.commands.keys import moves
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.services import desktop
-from eaglechat.tui.widgets.readouts import MUTED
+from eaglechat.tui.themes import MUTED, token_look
 from eaglechat.tui.widgets.transcript.entries import KINDS, MARGIN, NOTE, DrawnEntry, Rows
 from eaglechat.tui.widgets.transcript.formatting import CODE, COPY, EMPHASIS, LINK, STRONG
 from eaglechat.tui.widgets.transcript.markdown import (
@@ -41,7 +41,6 @@ from eaglechat.tui.widgets.transcript.markdown import (
     link_at,
     links,
 )
-from eaglechat.tui.widgets.transcript.token_styles import token_look
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, place_at
 from eaglechat.wire.neutral import neutralise
 from eaglechat.words import timeline, wording

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from eaglechat.tui.widgets.prompt.completions import Completions
+from eaglechat.tui.widgets.prompt.prompt import Completions
 from eaglechat.wire import protocol
 from tests.tui.driving import WIDE, Driver
 

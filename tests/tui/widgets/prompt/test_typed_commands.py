@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.tui.screens.help import HelpScreen
-from eaglechat.tui.widgets.prompt.completions import Completions
+from eaglechat.tui.widgets.prompt.prompt import Completions
 from eaglechat.wire import protocol
 from tests.tui.driving import WIDE, Driver
 
