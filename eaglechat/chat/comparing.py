@@ -28,16 +28,6 @@ from eaglechat.chat.recording import Recording, Terms
 from eaglechat.hub.local.fingerprint import Witness, load
 from eaglechat.links.base import Listener, Watcher
 from eaglechat.wire import protocol
-from eaglechat.wire.protocol import (
-    AUTO,
-    N_DRAFT_MAX_DEFAULT,
-    SEED_LIMIT,
-    AnsweredRequest,
-    Hello,
-    Message,
-    PairInfo,
-    Speculation,
-)
 from eaglechat.wire.records import (
     N_DRAFT_MAX_LIMIT,
     NGRAM,
@@ -62,7 +52,7 @@ _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 class Asked:
     """Prompts, and what their replies are requested with."""
 
-    prompts: Mapping[str, tuple[Message, ...]]
+    prompts: Mapping[str, tuple[protocol.Message, ...]]
     """By their names."""
     terms: Terms
     heat_tokens: int = HEAT_TOKENS
@@ -80,30 +70,32 @@ class Engine(Protocol):
     """The part of a link that a chat and a comparison use."""
 
     @property
-    def hello(self) -> Hello | None: ...
-    def request(self, message: AnsweredRequest, listener: Listener) -> int: ...
+    def hello(self) -> protocol.Hello | None: ...
+    def request(self, message: protocol.AnsweredRequest, listener: Listener) -> int: ...
     def send(self, message: protocol.Set | protocol.Cancel) -> None: ...
     def watch(self, watcher: Watcher) -> Callable[[], None]: ...
 
 
-def contenders(now: Speculation, info: PairInfo, hello: Hello) -> list[Speculation]:
+def contenders(
+    now: protocol.Speculation, info: protocol.PairInfo, hello: protocol.Hello
+) -> list[protocol.Speculation]:
     """Who can be compared with plain decoding; the first is drafting as it is set now, or auto if
     nothing would be drafted."""
     can, of = hello.can, partial(msgspec.structs.replace, now, enabled=True)
     if not can.draft_length:
-        return [of(n_draft_max=now.n_draft_max or N_DRAFT_MAX_DEFAULT)]
-    length = now.n_draft_max or (AUTO if can.own else N_DRAFT_MAX_DEFAULT)
-    drafter = AUTO if now.drafter == "none" else now.drafter
+        return [of(n_draft_max=now.n_draft_max or protocol.N_DRAFT_MAX_DEFAULT)]
+    length = now.n_draft_max or (protocol.AUTO if can.own else protocol.N_DRAFT_MAX_DEFAULT)
+    drafter = protocol.AUTO if now.drafter == "none" else now.drafter
     found = [of(n_draft_max=length, drafter=drafter)]
     if info.drafter is not None:
         lengths = [one for one in _LENGTHS if one <= info.drafter.longest]
-        for one in (*([AUTO] if can.own else []), *lengths):
+        for one in (*([protocol.AUTO] if can.own else []), *lengths):
             found.append(of(n_draft_max=one, drafter=drafter))
     elif not now.ngram and can.own:
         found = []
     if can.own:
         kinds = [one.kind for one in info.drafters] if len(info.drafters) > 1 else []
-        found += [of(n_draft_max=AUTO, drafter=one) for one in (NGRAM, *kinds)]
+        found += [of(n_draft_max=protocol.AUTO, drafter=one) for one in (NGRAM, *kinds)]
     return list(dict.fromkeys(found))
 
 
@@ -113,10 +105,10 @@ class Comparison:
     def __init__(
         self,
         engine: Engine,
-        hello: Hello,
-        info: PairInfo,
+        hello: protocol.Hello,
+        info: protocol.PairInfo,
         asked: Asked,
-        who: Mapping[str, Speculation],
+        who: Mapping[str, protocol.Speculation],
         *,
         changed: Callable[[], None],
     ) -> None:
@@ -257,7 +249,7 @@ class Comparison:
         terms = self.asked.terms
         seed = terms.sampling.seed
         if seed is not None:
-            seed = (seed + len(self.heats)) % (SEED_LIMIT + 1)
+            seed = (seed + len(self.heats)) % (protocol.SEED_LIMIT + 1)
         # Room for a whole draft behind the last token: it is stopped after it.
         spare = N_DRAFT_MAX_LIMIT + 1 if self._goes_on else 0
         self.leg = Recording(

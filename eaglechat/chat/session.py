@@ -139,18 +139,18 @@ class ChatSession:
         self._deleted: list[Branch] = []
         """What was deleted since the chat was opened, oldest first."""
         self.notices: list[Notice] = []
-        """Oldest first. They are not written to disk."""
+        """Oldest first."""
         name = self.chat.role if saved else self._settings().generation.role
         found = find_role(self._roles_dir, name) if name else None
         if name and not isinstance(found, Role):
             why = f"cannot be used: {found}" if found else "no longer exists"
             said = f"The role “{name}” {why}. This chat continues without it."
-            self._note(said, "warning")
+            self.note(said, "warning")
         self.choose_role(found if isinstance(found, Role) else None)
         self._at_opening = self.controls
         self._greet()
         if self.recorder.is_copy:
-            self._note(
+            self.note(
                 "This chat is open in another eaglechat. What you write here goes into a copy, "
                 "which is listed separately.",
                 "warning",
@@ -161,9 +161,9 @@ class ChatSession:
         if self.info is None or self.turns or self._is_greeted:
             return
         self._is_greeted = True
-        self._note(self.info)
+        self.note(self.info)
         if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
-            self._note(no_trees)
+            self.note(no_trees)
 
     @property
     def chat(self) -> SavedChat:
@@ -276,10 +276,6 @@ class ChatSession:
         prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}
         return Asked(prompts, self.terms)
 
-    def compared(self, said: str) -> None:
-        """Say what a comparison found. It is no part of the chat, and not written to disk."""
-        self._note(said)
-
     def stop(self) -> None:
         """Stop what is being written. What was written stays."""
         if self.running is not None and not self.is_stopping:
@@ -313,7 +309,7 @@ class ChatSession:
             if isinstance(event, protocol.Rendered):
                 then(event)
             elif isinstance(event, protocol.Error):
-                self._note(event.message, "error")
+                self.note(event.message, "error")
 
         self._engine.request(
             protocol.Render(
@@ -514,14 +510,14 @@ class ChatSession:
             self.choose_role(role)
             self.change_controls(msgspec.structs.replace(self.controls, **by_hand))
         if is_missed:
-            self._note("The models are loaded again.")
+            self.note("The models are loaded again.")
         self._greet()
         self._view.changed()
 
     def only_read(self) -> None:
         """The models of the chat are gone."""
         self._is_missed = True
-        self._note(
+        self.note(
             f"{self.pair.target} no longer exists, so this chat is read-only. "
             "{chat.load_again} loads the models once they are back.",
             "warning",
@@ -530,7 +526,7 @@ class ChatSession:
     def _engine_changed(self, news: Lifecycle) -> None:
         if isinstance(news, Died) and not self.is_engine_gone:
             self.is_engine_gone = self._is_missed = True
-            self._note(news, "error")
+            self.note(news, "error")
 
     def _judge_draft(self, rounds: Sequence[Round]) -> None:
         """Warn once if hardly any token of the draft model is accepted."""
@@ -538,7 +534,7 @@ class ChatSession:
             return
         self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
         if found := refusals.misfit(self._of_draft, self.info):
-            self._note(found, "warning")
+            self.note(found, "warning")
             self._of_draft = None
 
     # Requests
@@ -588,7 +584,7 @@ class ChatSession:
             case protocol.Error():
                 self._end()
                 if event.code != ENGINE_DIED:
-                    self._note(event.message, "error")
+                    self.note(event.message, "error")
 
     def _see(self, running: Running, step: protocol.Step) -> None:
         recording = running.turn.recording
@@ -667,7 +663,7 @@ class ChatSession:
             for one in self.notices
         ]
         if turn.recording.end is not None:
-            self._note("Stopped before the first token.")
+            self.note("Stopped before the first token.")
         if given_back:
             others = self.turns.below(gone.parent)
             self._view.give_back(given_back, others[-1] if others else None)
@@ -700,7 +696,8 @@ class ChatSession:
         self.recorder.keep()
         self._view.changed()
 
-    def _note(self, news: News, kind: Severity = "information") -> None:
+    def note(self, news: News, kind: Severity = "information") -> None:
+        """Say it in the transcript. It is no part of the chat, and not written to disk."""
         self.notices.append(Notice(self._last_id, news, kind))
         self._view.changed()
 

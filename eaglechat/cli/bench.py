@@ -309,7 +309,7 @@ def _print(comparison: Comparison, said: str, categories: dict[str, str]) -> Non
         for score in result.scores
         if score.stats.is_of_whole_reply
     ]
-    found.append(at_most(info, paths.state_dir(), result.best))
+    found.append(at_most(info, result.best))
     drafted = sum((of_the_draft(one.stats.by_drafter) for one in result.scores), DrafterStats())
     if info.speculation_off:
         found.append(f"Nothing is drafted: {info.speculation_off}.")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from eaglechat import paths
 from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import Comparison
 from eaglechat.chat.recording import Terms
@@ -92,7 +91,7 @@ def card(
         "## Numbers",
         "\n".join(in_markdown([*_numbers(result)])),
         "\n".join(in_markdown(by_category)),
-        *filter(None, [at_most(info, paths.state_dir(), result.best)]),
+        *filter(None, [at_most(info, result.best)]),
         "## Not to be quoted for",
         "\n".join(f"- {line}" for line in _limits(result, comparison.asked.terms)),
     ]

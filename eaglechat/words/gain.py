@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from eaglechat import paths
 from eaglechat.hub.local import passes
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words.wording import about_times, ago, times
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from eaglechat.chat.compared import Score
     from eaglechat.hub.local.speeds import Gain
     from eaglechat.wire.protocol import PairInfo
@@ -44,7 +43,7 @@ def measured_here(gain: Gain, now: float) -> str:
     return f"{said} ({by[gain.by]}{at}, {ago(gain.at, now)})"
 
 
-def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:
+def at_most(info: PairInfo, best: Score | None) -> str:
     """How much drafting can gain with a pair here, and what would raise that; empty if it was not
     timed, or if the `best` that was measured shows that it was timed on a busier machine."""
     most = info.most
@@ -54,7 +53,7 @@ def at_most(info: PairInfo, state_dir: Path, best: Score | None = None) -> str:
         f"At most {about_times(most)} as fast as plain here, with a draft that is always right and "
         "free"
     )
-    if better := passes.better(info.target.path, passes.measured(state_dir)):
+    if better := passes.better(info.target.path, passes.measured(paths.state_dir())):
         said += f"; the same model in {better.quantization}: {about_times(better.most)}"
     return f"{said}."
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from eaglechat import paths
 from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import Asked
 from eaglechat.chat.recording import Terms
@@ -187,7 +188,11 @@ def test_a_round_writes_at_most_as_many_tokens_as_it_has_rows(
     assert info.most == (None if found is None else pytest.approx(found))
 
 
-def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_path: Path) -> None:
+def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "state_dir", lambda: tmp_path)
+
     def load(name: str, quantization: str, times: dict[int, float]) -> protocol.PairInfo:
         file = tmp_path / name
         file.write_bytes(b"")
@@ -198,21 +203,21 @@ def test_another_quantisation_that_was_timed_here_raises_what_can_be_gained(tmp_
         return info
 
     slow = load("q4_1.gguf", "Q4_1", {1: 7.2, 2: 14.0, 4: 20.0})
-    assert gain.at_most(slow, tmp_path).endswith("with a draft that is always right and free.")
+    assert gain.at_most(slow, None).endswith("with a draft that is always right and free.")
     fast = load("q4_0.gguf", "Q4_0", {1: 5.6, 2: 8.8, 4: 10.7})
-    assert gain.at_most(slow, tmp_path) == (
+    assert gain.at_most(slow, None) == (
         "At most 1.4x as fast as plain here, with a draft that is always right and free; the same "
         "model in Q4_0: 2.1x."
     )
-    assert "the same model" not in gain.at_most(fast, tmp_path)
+    assert "the same model" not in gain.at_most(fast, None)
     load("again.gguf", "Q4_1", {1: 7.2, 2: 9.0, 4: 12.0})
-    assert "the same model in Q4_0" in gain.at_most(slow, tmp_path)
+    assert "the same model in Q4_0" in gain.at_most(slow, None)
     # Timed while the machine was busier than later, when more than that was measured.
     faster = measured({"chat": {"plain": 10.0, "2": 15.0}}).best
-    assert gain.at_most(slow, tmp_path, RESULT.best) != "" == gain.at_most(slow, tmp_path, faster)
+    assert gain.at_most(slow, RESULT.best) != "" == gain.at_most(slow, faster)
     (tmp_path / "q4_0.gguf").unlink()
-    assert "the same model" not in gain.at_most(slow, tmp_path)
+    assert "the same model" not in gain.at_most(slow, None)
     untimed = msgspec.structs.replace(slow, verify_ms={})
     passes.note(tmp_path, untimed)
-    assert gain.at_most(untimed, tmp_path) == ""
+    assert gain.at_most(untimed, None) == ""
     assert slow.most == pytest.approx(4 * 7.2 / 20.0)

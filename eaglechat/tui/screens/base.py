@@ -14,6 +14,7 @@ from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.containers import Vertical
 from textual.content import Content
+from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
 from textual.style import Style
 from textual.widget import Widget
@@ -45,21 +46,17 @@ class TooSmall(Static):
 class TitleBar(Widget):
     """The top line: the name of the program, its subject (such as a pair) and its state."""
 
-    def __init__(self, subject: str, state: str = "", *, program: str = "eaglechat ") -> None:
-        super().__init__()
-        self._program, self._shown = program, (subject, state)
+    subject, state = reactive(""), reactive("")
 
-    def show(self, *, subject: str | None = None, state: str | None = None) -> None:
-        before = self._shown
-        self._shown = (subject or before[0], before[1] if state is None else state)
-        if self._shown != before:
-            self.refresh()
+    def __init__(self, subject: str, *, program: str = "eaglechat ") -> None:
+        super().__init__()
+        self.set_reactive(TitleBar.subject, subject)
+        self._program = program
 
     def render(self) -> Content:
-        subject, state = self._shown
-        left = Content.assemble((self._program, "bold $primary"), (subject, MUTED))
-        room = max(self.content_size.width - cell_len(state) - 1, 0)
-        return Content.assemble(left.truncate(room, ellipsis=True, pad=True), f" {state}")
+        left = Content.assemble((self._program, "bold $primary"), (self.subject, MUTED))
+        room = max(self.content_size.width - cell_len(self.state) - 1, 0)
+        return Content.assemble(left.truncate(room, ellipsis=True, pad=True), f" {self.state}")
 
 
 class EagleScreen(Screen[Result]):

@@ -13,7 +13,6 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from eaglechat import paths
 from eaglechat.chat.compared import Result
 from eaglechat.chat.comparing import Asked, Comparison, contenders
 from eaglechat.chat.session import ChatSession
@@ -93,7 +92,7 @@ class CompareScreen(EagleScreen[Speculation]):
         return Comparison(engine, hello, info, asked, who, changed=self._follow)
 
     def _start(self) -> None:
-        self.query_one(TitleBar).show(state="measuring…")
+        self.query_one(TitleBar).state = "measuring…"
         self._comparison.start()
         self._draw()
         self.refresh_bindings()
@@ -117,8 +116,8 @@ class CompareScreen(EagleScreen[Speculation]):
             result.note(
                 speeds, self._session.pair, engine, "question" if self._is_of_question else "bench"
             )
-            self._session.compared(comparing.sentence(result))
-        self.query_one(TitleBar).show(state="")
+            self._session.note(comparing.sentence(result))
+        self.query_one(TitleBar).state = ""
         self.refresh_bindings()
         self._draw()
 
@@ -217,7 +216,7 @@ class CompareScreen(EagleScreen[Speculation]):
         if result is not None and len(result.prompts) > 1:
             by_prompt = [*comparing.category_rows(result, {})]
             lines += [Content(""), *map(Content, aligned(by_prompt, range(1, len(by_prompt[0]))))]
-        if result is not None and (most := at_most(self._info, paths.state_dir(), result.best)):
+        if result is not None and (most := at_most(self._info, result.best)):
             lines += [Content(""), Content.styled(most, MUTED)]
         said = (Content(self._said()), Content.styled(self._advice(), MUTED))
         lines += [Content(""), *filter(None, said)]

@@ -24,18 +24,12 @@ class StatusLine(Widget):
     """The headline, tokens per second, the share of guesses kept, the draft length and its keys, as
     far as they have room, and in what is left of it the latest rounds."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._session: ChatSession | None = None
-
-    def show(self, session: ChatSession) -> None:
+    def __init__(self, session: ChatSession) -> None:
+        super().__init__(id="status")
         self._session = session
-        self.refresh()
 
     def render(self) -> Content:
-        if (session := self._session) is None:
-            return Content("")
-        line, width = Content(""), self.content_size.width
+        session, line, width = self._session, Content(""), self.content_size.width
         for part in _parts(session):
             longer = Content(_GAP).join([line, part]) if line else part
             if line and longer.cell_length > width:

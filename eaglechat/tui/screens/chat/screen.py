@@ -127,7 +127,7 @@ class ChatScreen(EagleScreen[None]):
                 "pagedown": "transcript('action_page_down')",
                 "ctrl+home": "transcript('action_scroll_home')",
                 "ctrl+end": "transcript('action_scroll_end')",
-                "ctrl+c": "interrupt",
+                "ctrl+c": "session('stop')",
             },
             priority=True,
         ),
@@ -185,7 +185,7 @@ class ChatScreen(EagleScreen[None]):
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
         )
-        yield TitleBar(self._pair.name, "loading", program="")
+        yield TitleBar(self._pair.name, program="")
         with Horizontal(id="body"):
             with Vertical(id="conversation"):
                 transcript = Transcript(id="transcript")
@@ -199,11 +199,11 @@ class ChatScreen(EagleScreen[None]):
                 with Horizontal(id="finding"):
                     yield find
                     yield find.found
-                yield StatusLine(id="status")
+                yield StatusLine(self.session)
                 yield Static(id="legend", classes="muted")
                 yield prompt.completions
                 yield prompt
-            yield SpeculationPanel(id="panel")
+            yield SpeculationPanel(self.session)
         yield KeyLine(self.offers)
         yield TooSmall()
 
@@ -362,9 +362,8 @@ class ChatScreen(EagleScreen[None]):
             self._late_numbers.stop()
             self._late_numbers = None
         session = self.session
-        is_flat = self.has_class("-panel-flat")
-        self.query_one("#panel", SpeculationPanel).show(session, is_close=is_flat)
-        self.query_one("#status", StatusLine).show(session)
+        self.query_one(SpeculationPanel).show()
+        self.query_one(StatusLine).refresh()
         is_told = wording.not_reported(session.hello, "own") is None
         if self.has_class("-trace"):
             kinds = legend(self.app, numbers.unreported(session), are_rejected_known=is_told)
@@ -385,7 +384,8 @@ class ChatScreen(EagleScreen[None]):
             state += f"   ctx {numbers.room(session)}"
         if session.recorder.is_behind:
             state = f"not saved   {state}"
-        self.query_one(TitleBar).show(subject=subject, state=state)
+        title = self.query_one(TitleBar)
+        title.subject, title.state = subject, state
         if not self.load.is_open:
             self.services.away.follow(doing, session.pair.name)
 
@@ -681,9 +681,6 @@ class ChatScreen(EagleScreen[None]):
         if (to_stop := self._to_stop) is not None:
             to_stop[1]()
 
-    def action_interrupt(self) -> None:
-        self.session.stop()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         allowed = super().check_action(action, parameters)
         if allowed and action in _WAIT_FOR_THE_PAIR and self._is_waiting:
@@ -694,7 +691,7 @@ class ChatScreen(EagleScreen[None]):
             return self.load.is_open
         if allowed and action == "stop":
             return self._to_stop is not None or None
-        if allowed and action == "interrupt":
+        if allowed and (action, parameters) == ("session", ("stop",)):
             return self.session.running is not None
         return allowed
 

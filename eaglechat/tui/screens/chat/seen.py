@@ -12,7 +12,7 @@ from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services import desktop
 from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
-from eaglechat.words.wording import one_decimal, plural
+from eaglechat.words.wording import plural
 
 _CONTROL = "bold $text-accent on $accent-muted"
 
@@ -59,7 +59,7 @@ def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:
         left = "the first turn is" if n == 1 else f"the first {n:,} turns are"
         said.append(f"{left} not in the context")
     if prompt.checkpoints:
-        mib = one_decimal(prompt.checkpoint_bytes / 2**20)
+        mib = f"{prompt.checkpoint_bytes / 2**20:.1f}"
         said.append(f"{plural(prompt.checkpoints, 'checkpoint')} to go back to, {mib} MiB")
     if not typed:
         said.append(f"“{STAND_IN}” stands for the question that you have not typed yet")

@@ -79,8 +79,10 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
 
         self.in_background(scan, take)
 
-    def _plan_removal(self, model: LocalModel) -> None:
-        services, recent = self._services, self._services.pairs.pairs()
+    def action_remove(self) -> None:
+        services, recent, model = self._services, self._services.pairs.pairs(), self.highlighted
+        if model is None:
+            return
 
         def plan() -> tuple[Removal, list[str]]:
             planned = plan_removal([model])
@@ -204,10 +206,6 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
     def _take_newer(self, newer: set[str]) -> None:
         self._newer = newer
         self._list_anew()
-
-    def action_remove(self) -> None:
-        if self.highlighted is not None:
-            self._plan_removal(self.highlighted)
 
 
 def _row(model: LocalModel, drafters: Sequence[DrafterKind], is_converted: bool) -> Content:

@@ -253,7 +253,14 @@ class DraftsScreen(_FindScreen["Way"]):
             command = ways.command(target, way)
             self.say(f"In a terminal: {command}" if command else "Download the model first.")
         elif target.path is not None and not way.needs_download:
-            self.dismiss(self._pair_here(target.path, way.path, target.name, ways.name(way)))
+            # A pair that is known may have settings of its own.
+            known = (
+                pair
+                for pair in self._services.pairs.pairs()
+                if (pair.target, pair.draft) == (target.path, way.path)
+            )
+            name = f"{target.name} + {ways.name(way)}" if way.path else target.name
+            self.dismiss(next(known, pair_of_files(target.path, way.path, name)))
         else:
             from eaglechat.hub.downloads.find_drafts import pair_up
 
@@ -261,13 +268,6 @@ class DraftsScreen(_FindScreen["Way"]):
             downloads = DownloadsScreen(self._services, entry.name)
             plan = PlanScreen(self._services, entry)
             self.open(plan, lambda _started: self.open(downloads, self.dismiss))
-
-    def _pair_here(self, target: Path, draft: Path | None, *names: str) -> Pair:
-        """A pair of two files; if one is known, that, which may have settings of its own."""
-        for pair in self._services.pairs.pairs():
-            if (pair.target, pair.draft) == (target, draft):
-                return pair
-        return pair_of_files(target, draft, " + ".join(names if draft else names[:1]))
 
 
 def _repo_row(hit: RemoteRepo) -> tuple[str, Content]:

@@ -65,24 +65,20 @@ _Row = tuple[str, Content]
 class Measures(Static):
     """Shows whether drafting is faster and why, and the rounds."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._session: ChatSession | None = None
-        self._is_close = False
+    def __init__(self, session: ChatSession) -> None:
+        super().__init__(id="measures", classes="group")
+        self._session = session
         self._parts: list[str] = []
         """The part that each row belongs to."""
 
-    def show(self, session: ChatSession, *, is_close: bool) -> None:
-        """`is_close` leaves out empty rows, where the screen is low."""
-        self._session, self._is_close = session, is_close
-        rows, height = [*self._rows(session, self.content_size.width)], len(self._parts)
+    def show(self) -> None:
+        rows, height = [*self._rows(self._session, self.content_size.width)], len(self._parts)
         self._parts = [part for part, _ in rows]
         drawn = Content("\n").join(row for _, row in rows)
         self.update(drawn, layout=height != len(rows))
 
     def on_resize(self) -> None:
-        if self._session is not None:
-            self.show(self._session, is_close=self._is_close)
+        self.show()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         part = self._parts[event.y] if event.y < len(self._parts) else ""
@@ -94,7 +90,8 @@ class Measures(Static):
         empty = Content("")
 
         def gap() -> Iterator[_Row]:
-            if not self._is_close:
+            # Below the chat, the panel is low.
+            if not self.screen.has_class("-panel-flat"):
                 yield "", empty
 
         # That which wrote the reply, or will write the first one; eaglechat's own is not named.

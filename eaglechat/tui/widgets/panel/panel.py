@@ -50,12 +50,12 @@ _HINTS = {
 class SpeculationPanel(VerticalScroll, can_focus=False):
     """Shows a session. Each control has a knob, with its name as the id."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._session: ChatSession | None = None
+    def __init__(self, session: ChatSession) -> None:
+        super().__init__(id="panel")
+        self._session = session
 
     def compose(self) -> ComposeResult:
-        yield Measures(id="measures", classes="group")
+        yield Measures(self._session)
         with Vertical(id="controls", classes="group"):
             yield Static(Content.styled("CONTROL", HEADING))
             yield from _knobs(DRAFTER, N_DRAFT_MAX)
@@ -77,16 +77,16 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def knob(self, control: Control) -> Knob:
         return self.query_one(f"#{control.name}", Knob)
 
-    def show(self, session: ChatSession, *, is_close: bool) -> None:
-        """Bring every reading up to date. `is_close` leaves out empty rows."""
-        self._session = session
-        self._show_controls(session)
-        self.query_one(Measures).show(session, is_close=is_close)
-        room = f"{'ctx':{LABEL_CELLS}}{numbers.room(session)}"
+    def show(self) -> None:
+        """Bring every reading up to date."""
+        self._show_controls()
+        self.query_one(Measures).show()
+        room = f"{'ctx':{LABEL_CELLS}}{numbers.room(self._session)}"
         self.query_one("#context", Static).update(room, layout=False)
 
-    def _show_controls(self, session: ChatSession) -> None:
+    def _show_controls(self) -> None:
         """Turn the knobs without posting anything."""
+        session = self._session
         controls, auto = session.controls, numbers.auto(session)
         for control in (ENABLED, NGRAM):
             self.knob(control).show(OFF_AND_ON, control.word(getattr(controls, control.name)))
@@ -115,8 +115,7 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
     def on_knob_changed(self, event: Knob.Changed) -> None:
         if event.knob.id == "more":
             event.stop()
-            if self._session is not None:
-                self._show_controls(self._session)
+            self._show_controls()
 
 
 def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
