@@ -267,10 +267,10 @@ class ChatSession:
     def to_compare(self) -> Asked | None:
         """The last question, if there is one, to be answered in several ways; None if that cannot
         be done now. The view is told why."""
-        if self._refuses():
+        if self._refuses() or self.info is None or self.hello is None:
             return None
         last = next((one for one in reversed(self.turns.path) if isinstance(one, Question)), None)
-        off = self.info.speculation_off if self.info else None
+        off = self.info.speculation_off
         if self._tells(refusals.no_comparison(self.hello) or (off and refusals.off(off))):
             return None
         prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}

@@ -150,15 +150,10 @@ class ChatStore:
     """Any thread may call its methods. They raise OSError, unless they say otherwise, with a
     sentence's end for a text: SQLite's own, or the operating system's."""
 
-    def __init__(
-        self,
-        file: Path,
-        say: Callable[[str], None] = lambda _sentence: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, file: Path, say: Callable[[str], None] = lambda _sentence: None) -> None:
         """`say` hears, in any thread, that a file was moved aside, why no chats are listed, or why
         the open one is not saved."""
-        self.file, self.say, self.clock = file, say, clock
+        self.file, self.say, self.clock = file, say, time.time
 
     # The list, and what is found. They say why there is none.
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from textual import events
 from textual.app import App
 from textual.filter import LineFilter
-from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.timer import Timer
@@ -129,7 +128,10 @@ class EagleApp(App[None]):
             pairs=pairs,
             n_draft_max=n_draft_max,
             desk=desk,
-            doors=self,
+            leave_chat=self.leave_chat,
+            open_menu=self.open_menu,
+            load_instead=self.load_instead,
+            resume=self.resume,
             models_changed=Signal(self, "models"),
             chats_changed=Signal(self, "chats"),
             open_chats=lambda: self._open_chats(chats_file),
@@ -154,21 +156,13 @@ class EagleApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _SAFE_LINES]
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
+    def notify(self, message: str, **options: Any) -> None:
         """Show a notice. It is never read as markup: it may quote what others wrote. The same text
         stands once, as the newest."""
         for shown in [*self._notifications]:
-            if (shown.message, shown.severity) == (message, severity):
+            if shown.message == message:
                 self._unnotify(shown, refresh=False)
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+        super().notify(message, **{**options, "markup": False})
 
     def copy_to_clipboard(self, text: str) -> None:
         desktop.copy(self, text, "the selection")

@@ -26,7 +26,7 @@ from eaglechat.tui.services.engine import FramePace
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.key_line import KeyLine
-from eaglechat.wire.protocol import AUTO, PLAINLY, Hello, PairInfo, Speculation
+from eaglechat.wire.protocol import AUTO, PLAINLY, Speculation
 from eaglechat.words import comparing, wording
 from eaglechat.words.bars import bar
 from eaglechat.words.card import card, shipped_with, why_no_card, why_not
@@ -50,13 +50,14 @@ class CompareScreen(EagleScreen[Speculation]):
     CSS_PATH = "compare.tcss"
     BINDINGS = bindings_of("compare")
 
-    def __init__(
-        self, services: Services, session: ChatSession, asked: Asked, info: PairInfo, hello: Hello
-    ) -> None:
+    def __init__(self, services: Services, session: ChatSession, asked: Asked) -> None:
         """Without a prompt in `asked`, those that come with the program are measured."""
         super().__init__()
-        self._services, self._session = services, session
-        self._asked, self._info, self._hello = asked, info, hello
+        self._services, self._session, self._asked = services, session, asked
+        info, hello = session.info, session.hello
+        assert info is not None
+        assert hello is not None
+        self._info, self._hello = info, hello
         self._is_of_question = bool(asked.prompts)
         self._now = asked.terms.speculation
         self._all = comparing.named(contenders(self._now, info, hello), hello.can)

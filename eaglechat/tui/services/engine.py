@@ -189,17 +189,12 @@ class FramePace:
     """Says when the next frame is due, so that drawing takes at most `DRAWING_SHARE` of a core, or
     FEWEST_PER_SECOND where that is more; there are at most MOST_PER_SECOND."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        cpu_time: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._clock, self._cpu_time = clock, cpu_time
-        self._drawn, self._spent = clock(), cpu_time()
+    def __init__(self) -> None:
+        self._drawn, self._spent = time.monotonic(), time.thread_time()
 
     def wait_s(self) -> float:
         """Seconds until the next frame is due. If that is 0, it begins now."""
-        now, spent = self._clock(), self._cpu_time()
+        now, spent = time.monotonic(), time.thread_time()
         cost = (spent - self._spent) / DRAWING_SHARE
         due = self._drawn + max(1 / MOST_PER_SECOND, min(cost, 1 / FEWEST_PER_SECOND))
         if now < due:

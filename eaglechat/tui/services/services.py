@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.signal import Signal
@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from eaglechat.chat.store import ChatStore
 
 
-class Doors(Protocol):
-    """What closes or replaces the open chat, which the app does. If the chat is not saved, the user
-    is asked first. Every other screen is opened by `EagleScreen.open`."""
-
-    def leave_chat(self, then: Callable[[], None]) -> None:
-        """Call `then`, which leaves the open chat."""
-
-    def open_menu(self) -> None: ...
-
-    def load_instead(self, pair: Pair) -> None:
-        """Close everything above the menu, load a pair and chat with it."""
-
-    def resume(self, chat: SavedChat) -> None:
-        """Close everything above the menu and resume a saved chat, with the pair it ran on."""
-
-
 @dataclass(frozen=True)
 class Services:
     """What screens share besides their own widgets."""
@@ -55,7 +39,12 @@ class Services:
     n_draft_max: int | Auto | None
     """The draft length of the command line, for every pair."""
     desk: HubDesk
-    doors: Doors
+    leave_chat: Callable[[Callable[[], None]], None]
+    """Calls what leaves the open chat. As the next three, it asks the user first if that chat is
+    not saved. They close everything above the menu."""
+    open_menu: Callable[[], None]
+    load_instead: Callable[[Pair], None]
+    resume: Callable[[SavedChat], None]
     models_changed: Signal[None]
     """Published when models were installed or deleted."""
     chats_changed: Signal[None]

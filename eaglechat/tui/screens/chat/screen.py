@@ -843,7 +843,7 @@ class ChatScreen(EagleScreen[None]):
         return self.is_mounted and self.session.recorder.is_behind
 
     def action_new_chat(self) -> None:
-        self.services.doors.leave_chat(partial(self._open_instead, None, ()))
+        self.services.leave_chat(partial(self._open_instead, None, ()))
 
     def _open_instead(self, chat: SavedChat | None, written: QuestionParts) -> None:
         """Leave the chat with this text, and open a saved or a new one on the same pair."""
@@ -853,7 +853,7 @@ class ChatScreen(EagleScreen[None]):
         self._show_opened()
 
     def action_menu(self) -> None:
-        self.services.doors.open_menu()
+        self.services.open_menu()
 
     def action_past_chats(self, words: str | None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
@@ -875,9 +875,9 @@ class ChatScreen(EagleScreen[None]):
                 self._show_passage(chat.opened_at)
                 self._take_typed_ahead()
 
-            self.services.doors.leave_chat(resume)
+            self.services.leave_chat(resume)
         else:
-            self.services.doors.resume(chat)
+            self.services.resume(chat)
 
     def _take_typed_ahead(self) -> None:
         """Put the text that was typed before this chat was there into the prompt."""
@@ -948,7 +948,7 @@ class ChatScreen(EagleScreen[None]):
     def action_library(self) -> None:
         from eaglechat.tui.screens.hub.library import LibraryScreen
 
-        self.open(LibraryScreen(self.services), self.services.doors.load_instead)
+        self.open(LibraryScreen(self.services), self.services.load_instead)
 
     def _choices(self, command: Command) -> Sequence[tuple[str, str]]:
         """The names that a command takes as its value, each with a short description."""
@@ -976,9 +976,8 @@ class ChatScreen(EagleScreen[None]):
             self.session.choose_role(role)
 
     def action_compare(self) -> None:
-        session, info, hello = self.session, self.session.info, self.session.hello
-        asked = session.to_compare()
-        if asked is None or info is None or hello is None:
+        session, asked = self.session, self.session.to_compare()
+        if asked is None:
             return
         from eaglechat.tui.screens.compare import CompareScreen
 
@@ -988,4 +987,4 @@ class ChatScreen(EagleScreen[None]):
             chosen = {name: getattr(speculation, name) for name in names}
             session.change_controls(msgspec.structs.replace(session.controls, **chosen))
 
-        self.open(CompareScreen(self.services, session, asked, info, hello), use)
+        self.open(CompareScreen(self.services, session, asked), use)

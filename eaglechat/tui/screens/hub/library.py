@@ -126,7 +126,7 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
         if self._rows is None:
             return
         rows = (
-            (model, Content.assemble(_NEWER, row) if self._is_newer(model) else row)
+            (model, Content.assemble(_NEWER, row) if model.name in (self._newer or ()) else row)
             for model, row in self._rows
         )
         self.fill(self.fitting(rows), self.highlighted)
@@ -171,15 +171,12 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
         else:
             self.say(f"{model.name} takes no drafts.", bad=True)
 
-    def _is_newer(self, model: LocalModel) -> bool:
-        return model.name in (self._newer or ())
-
     def action_newer(self) -> None:
         """Ask the Hub which models are newer there, or get the highlighted one of them."""
         desk, model, models = self._services.desk, self.highlighted, self._models
         if not any(one.source is Source.HUGGING_FACE for one in models):
             self.say("None of these models is from the Hub.", bad=True)
-        elif model is not None and self._is_newer(model):
+        elif model is not None and model.name in (self._newer or ()):
             self.say(f"Asking the Hub for {model.name}…")
 
             def get() -> None:

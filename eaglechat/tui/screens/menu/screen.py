@@ -368,7 +368,7 @@ class MenuScreen(EagleScreen[None]):
     def _load(self, pair: Pair) -> None:
         # Its key may come twice before the loading screen is there.
         if self.is_on_top:
-            self._services.doors.load_instead(pair)
+            self._services.load_instead(pair)
 
     def _resume(self, row: ChatSummary) -> None:
         def fail(error: Exception) -> None:
@@ -379,7 +379,7 @@ class MenuScreen(EagleScreen[None]):
         def take(chat: SavedChat) -> None:
             # Its key may come twice before the chat is read.
             if self.is_on_top:
-                self._services.doors.resume(chat)
+                self._services.resume(chat)
 
         self.in_background(lambda: self._services.chats.read(row.name), take, fail)
 
@@ -390,7 +390,7 @@ class MenuScreen(EagleScreen[None]):
 
         self.open(
             ChatsScreen(self._services, words=words or ""),
-            self._services.doors.resume,
+            self._services.resume,
         )
 
     def action_search(self) -> None:

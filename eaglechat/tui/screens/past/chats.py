@@ -67,11 +67,11 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
             self._choose_late()
 
     def _search(self) -> None:
-        typed = self._typed
+        typed = self.words.value
         self.in_background(lambda: self._store.find(typed), partial(self._take_found, typed))
 
     def _take_found(self, typed: str, found: list[Hit]) -> None:
-        if typed == self._typed:
+        if typed == self.words.value:
             self._found = found
             self._show()
             self._choose_late()
@@ -107,10 +107,6 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
 
     # The list
 
-    @property
-    def _typed(self) -> str:
-        return self.words.value
-
     @on(Input.Changed, "#filter")
     def _typing(self) -> None:
         self._found, self._has_chosen = [], False
@@ -123,7 +119,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         if self._chats is None:
             return
         before, place = self.highlighted, self.rows.highlighted or 0
-        words = self._typed.casefold().replace('"', " ").split()
+        words = self.words.value.casefold().replace('"', " ").split()
         titled = [c for c in self._chats if all(w in " ".join(_words(c)).casefold() for w in words)]
         things: list[Found] = [*titled, *self._found]
         same = (thing for thing in things if _name(thing) == _name(before))
@@ -145,7 +141,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         said = wording.plural(titled, "chat")
         if not self._chats:
             said = f"No chats yet; they are saved in {self._store.file}"
-        elif self._typed.strip():
+        elif self.words.value.strip():
             passages = len(self._found)
             counts = [f"{said} by title"] if titled else []
             counts += [wording.plural(passages, "passage")] if passages else []
@@ -162,7 +158,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
 
     def choose(self, thing: Found | None) -> None:
         if isinstance(thing, Hit):
-            self._read(thing.chat, Passage(thing.turn, self._typed))
+            self._read(thing.chat, Passage(thing.turn, self.words.value))
         elif thing is not None:
             self._read(thing, None)
         self._has_chosen = thing is None

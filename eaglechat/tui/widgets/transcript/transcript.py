@@ -231,7 +231,13 @@ class Transcript(ScrollView):
             self.set_reactive(Widget.scroll_y, float(top))
             self.set_reactive(Widget.scroll_target_y, float(top))
             bar.position = top
-        self._show_scrollbar()
+        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        if is_at_end:
+            self.has_new_below = False
+        # At the end, every new row would draw the scroll bar again.
+        visibility = "hidden" if is_at_end else "visible"
+        if self.styles.scrollbar_visibility != visibility:
+            self.styles.scrollbar_visibility = visibility
         first_row = top - max(0, height - total)
         below = max(0, changed_from - first_row) if first_row == self.first_row else 0
         self.first_row = first_row
@@ -247,15 +253,6 @@ class Transcript(ScrollView):
         row = self.rows.drawn[place].row_of(aim.span) if aim.span else aim.row
         row = min(self.rows.tops[place] + row, self.rows.tops[place + 1] - 1)
         return max(0, min(row - aim.below_edge, end))
-
-    def _show_scrollbar(self) -> None:
-        """Show it while the reader is not at the end: there, every new row would draw it again."""
-        is_at_end = self.scroll_offset.y >= self.max_scroll_y
-        if is_at_end:
-            self.has_new_below = False
-        visibility = "hidden" if is_at_end else "visible"
-        if self.styles.scrollbar_visibility != visibility:
-            self.styles.scrollbar_visibility = visibility
 
     def in_sight(self) -> Aim | None:
         """The entry at the upper edge of the view, and the row of it that is at the edge."""
