@@ -11,19 +11,8 @@ from eaglechat.hub.fit import Machine
 from eaglechat.links.base import Lifecycle, Link, Listener, Watcher
 from eaglechat.machine import memory
 from eaglechat.settings.model import EngineSettings, ServerSettings
+from eaglechat.wire import protocol
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.protocol import (
-    Answer,
-    AnsweredRequest,
-    Cancel,
-    Hello,
-    Load,
-    Loaded,
-    Memory,
-    PairInfo,
-    Set,
-    Unload,
-)
 from eaglechat.wire.worker import Died
 
 
@@ -45,7 +34,7 @@ class EngineService:
         self._watchers: dict[Watcher, None] = {}
         self._pace = FramePace()
         self._ask_for_tick, self._is_tick_asked = ask_for_tick, False
-        self.loaded: PairInfo | None = None
+        self.loaded: protocol.PairInfo | None = None
         """The pair in the engine's memory; None if there is none, and while one is being loaded."""
         self._follow(link)
 
@@ -78,7 +67,7 @@ class EngineService:
             self._link, self._server, self.loaded = self._own, None, None
 
     @property
-    def hello(self) -> Hello | None:
+    def hello(self) -> protocol.Hello | None:
         """What the engine said it is and can do; None until it has."""
         return self._link.hello
 
@@ -111,33 +100,33 @@ class EngineService:
         return not self._settings().command
 
     @cached_property
-    def _ram(self) -> Memory:
+    def _ram(self) -> protocol.Memory:
         """Read once, as the menu asks for each of its rows."""
         return memory()
 
     def log_tail(self) -> tuple[str, ...]:
         return self._link.log_tail()
 
-    def request(self, message: AnsweredRequest, listener: Listener) -> int:
+    def request(self, message: protocol.AnsweredRequest, listener: Listener) -> int:
         """Send a request and return its id; `listener` gets each answer to it."""
         link = self._link
 
-        def hear(event: Answer) -> None:
+        def hear(event: protocol.Answer) -> None:
             # A server may be in use by now.
-            if isinstance(event, Loaded) and link is self._link:
+            if isinstance(event, protocol.Loaded) and link is self._link:
                 self.loaded = event.pair
             listener(event)
 
-        if isinstance(message, Load | Unload):
+        if isinstance(message, protocol.Load | protocol.Unload):
             self.loaded = None
         return link.request(message, hear)
 
-    def send(self, message: Set | Cancel) -> None:
+    def send(self, message: protocol.Set | protocol.Cancel) -> None:
         self._link.send(message)
 
     def unload(self) -> None:
         """Free the models' memory."""
-        self.request(Unload(), lambda _event: None)
+        self.request(protocol.Unload(), lambda _event: None)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Tell `watcher` when the engine in use starts or dies; the returned function ends this."""
