@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from html import escape
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,21 +44,15 @@ def render(chat: SavedChat, format: Format, *, with_reasoning: bool = False) -> 
     return as_text(chat, with_reasoning).encode("utf-8", "replace")
 
 
-def file_name(title: str, format: Format) -> str:
-    """A file name made from the title that every operating system accepts."""
+def free_file(folder: Path, title: str, format: Format) -> Path:
+    """A path in the folder at which no file exists yet, with a name made from the title that every
+    operating system accepts."""
     words = re.sub(r"[^\w\- ]+", " ", title).split()
     name = "-".join(words)[:_LONGEST_NAME].strip("-_") or "chat"
-    return ("chat-" if _RESERVED.fullmatch(name) else "") + name + SUFFIXES[format]
-
-
-def free_file(folder: Path, title: str, format: Format) -> Path:
-    """A path in the folder, named after the chat, at which no file exists yet."""
-    file = folder / file_name(title, format)
-    number = 2
-    while file.exists():
-        file = folder / f"{Path(file_name(title, format)).stem}-{number}{SUFFIXES[format]}"
-        number += 1
-    return file
+    name = f"chat-{name}" if _RESERVED.fullmatch(name) else name
+    endings = chain([""], (f"-{number}" for number in count(2)))
+    files = (folder / f"{name}{ending}{SUFFIXES[format]}" for ending in endings)
+    return next(file for file in files if not file.exists())
 
 
 # What all formats say

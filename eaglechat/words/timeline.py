@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eaglechat.chat import refusals
-from eaglechat.chat.measured import Measured
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession, Running, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
@@ -49,7 +48,11 @@ class Entry:
         if self.recording is None or self.note is None:
             return self.note
         if self.kind == "thought":
-            return thought(self.recording.by_part.get(Part.REASONING))
+            part = self.recording.by_part.get(Part.REASONING)
+            if part is None:
+                return "thought"
+            took = f"thought for {part.ms / 1000:.0f} s", plural(part.tokens, "token")
+            return ", ".join(filter(None, (*took, of_part(part))))
         headline = headline_of(self.recording)
         is_told = headline.verdict is not None or headline.state == "repeats"
         return f"{in_short(headline)} · {self.note}" if is_told else self.note
@@ -156,14 +159,6 @@ def before_writing(loading: Loading | None, prefill: Prefill | None) -> str:
         # Most servers do not report the progress of prefill.
         return "reading the prompt"
     return f"reading the prompt {prefill.done / prefill.total:.0%}"
-
-
-def thought(part: Measured | None) -> str:
-    """The line of folded reasoning: how long it took, and how much of it was accepted."""
-    if part is None:
-        return "thought"
-    said = f"thought for {part.ms / 1000:.0f} s", plural(part.tokens, "token"), of_part(part)
-    return ", ".join(filter(None, said))
 
 
 def end_note(recording: Recording, n_ctx: int) -> str:

@@ -123,10 +123,6 @@ def why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-WRITE_FIRST = "Write something first; {prompt.send} sends it."
-"""Why an empty prompt is not sent."""
-
-
 def not_reported(hello: Hello | None, what: str) -> str | None:
     """What stands in place of a number that an engine does not report; None if it does, or if no
     engine runs. `what` is a field of `Capabilities`."""

@@ -21,7 +21,6 @@ from eaglechat.wire.records import Origin, Part, Round, Token
 from eaglechat.words.export import (
     SUFFIXES,
     closed,
-    file_name,
     free_file,
     markdown,
     page,
@@ -195,7 +194,7 @@ def test_a_block_of_code_that_was_cut_off_is_closed(text: str, end: str) -> None
 
 @given(st.text())
 def test_a_file_has_a_name_that_every_system_takes(title: str) -> None:
-    name = file_name(title, "html")
+    name = free_file(Path("nowhere"), title, "html").name
     assert name.endswith(".html")
     assert not set(name) & set('/\\:*?"<>|\0\n')
     assert not name.startswith((".", "-"))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eaglechat.wire.protocol import DrafterInfo
-from eaglechat.wire.records import FinishReason, Part
+from eaglechat.wire.records import FinishReason
 from eaglechat.words import timeline, wording
 from eaglechat.words.timeline import Entry
 from tests.chat.records import TERMS, answering, recorded, round_of, thinking, with_checks
@@ -48,9 +48,8 @@ def test_a_reply_that_was_cut_off_says_so() -> None:
 
 def test_one_token_of_reasoning_is_one_token() -> None:
     recording = recorded(thinking("hm"))
-    assert timeline.thought(recording.by_part[Part.REASONING]).startswith(
-        "thought for 0 s, 1 token,"
-    )
+    entry = timeline.Entry("thought 1", "thought", recording=recording, note="")
+    assert (entry.below() or "").startswith("thought for 0 s, 1 token,")
 
 
 def test_a_text_is_cut_by_its_cells() -> None:

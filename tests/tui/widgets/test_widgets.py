@@ -78,7 +78,9 @@ class Bench(App[None]):
         yield Knob("n", left_out=LENGTHS[10:], id="words")
         yield Knob("temp", "number", id="number")
         yield Knob("n-grams", "switch", id="switch")
-        yield Prompt(id="prompt")
+        yield Prompt(
+            in_background=lambda *_: None, may_be_command=lambda: False, choices=lambda _: ()
+        )
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         assert event.word == event.knob.chosen

@@ -54,7 +54,6 @@ from eaglechat.tui.commands.keys import (
 )
 from eaglechat.tui.commands.table import BY_ID, Command, commands_of
 from eaglechat.tui.screens.base import EagleScreen, TitleBar, TooSmall
-from eaglechat.tui.screens.chat.completing import Completer
 from eaglechat.tui.screens.chat.inside import InsideScreen
 from eaglechat.tui.screens.chat.loading import Loading
 from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
@@ -179,8 +178,9 @@ class ChatScreen(EagleScreen[None]):
         self._fit(self.app.size)
         settings = services.settings.current
         prompt = Prompt(
-            id="prompt",
-            completer=Completer(self, lambda: self.editing is None, self._choices),
+            in_background=self.in_background,
+            may_be_command=lambda: self.editing is None,
+            choices=self._choices,
             placeholder=with_keys(
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
@@ -399,7 +399,6 @@ class ChatScreen(EagleScreen[None]):
         self.set_class(is_folded, "-folded")
         # In both it is as wide as the screen.
         self.set_class(is_folded or place == "below", "-panel-flat")
-        self.set_class(not is_folded and place == "below", "-panel-below")
 
     def action_toggle_panel(self) -> None:
         if self._is_covered:
@@ -609,7 +608,7 @@ class ChatScreen(EagleScreen[None]):
         elif self._being_read:
             self.notify(f"{', '.join(self._being_read)}: still being read.")
         elif not text.strip():
-            self.notify(with_keys(wording.WRITE_FIRST))
+            self.notify(with_keys("Write something first; {prompt.send} sends it."))
         elif self.load.is_open or self.session.running is not None:
             self._queue(typed)
         elif self._is_too_much(text):

@@ -1,9 +1,11 @@
-"""The prompt: a text area with keys to send, a history of what was sent, and completions."""
+"""The prompt: a text area with keys to send, a history of what was sent, and completions: what the
+text before the cursor can become, a command, its value, or a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from textual import events
 from textual.content import Content
@@ -14,16 +16,24 @@ from textual.widgets.option_list import Option
 from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from eaglechat.chat.recording import TurnPart
+from eaglechat.chat.writing.files import (
+    MOST_BYTES,
+    Listed,
+    as_typed,
+    fitting,
+    list_directory,
+    typed_path,
+)
 from eaglechat.chat.writing.question import Marks, pasted, text_of
+from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.keys import TAB, bindings_of, keys_of, run_own_key
-from eaglechat.tui.commands.slash import Completion, CompletionList
+from eaglechat.tui.commands.slash import Choices, Completion, CompletionList, completions_of
 from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.filter import Rows
 
 _NAME_CELLS = 24
 """Cells of what a completion puts in."""
-Completer = Callable[[str, bool], CompletionList | None]
-"""Gets the text before the cursor on its line, and whether that is the first line."""
+_MOST_FILES_OFFERED = 60
 
 
 class Completions(Rows):
@@ -102,12 +112,14 @@ class Prompt(TextArea):
     def __init__(
         self,
         *,
-        id: str | None = None,
+        in_background: Callable[..., object],
+        may_be_command: Callable[[], bool],
+        choices: Choices,
         placeholder: str = "",
-        completer: Completer = lambda _before, _is_first: None,
     ) -> None:
+        """`in_background` is that of the screen."""
         super().__init__(
-            id=id,
+            id="prompt",
             placeholder=placeholder,
             tab_behavior="focus",
             soft_wrap=True,
@@ -119,8 +131,12 @@ class Prompt(TextArea):
         written; and which of them is shown."""
         self.marks = Marks()
         """The pastes and files for which a mark is shown."""
-        self.completions, self._completer = Completions(self._take_clicked), completer
-        """A screen whose prompt completes shows them above it."""
+        self.completions = Completions(self._take_clicked)
+        """The screen shows them above it."""
+        self._in_background, self._may_be_command = in_background, may_be_command
+        self._choices = choices
+        self._listed: dict[str, tuple[Listed, ...]] = {}
+        """The directories of the path that is being typed; empty until they are read."""
         self._declined: tuple[int, int] | None = None
         """The line and column at which the user closed the completions."""
 
@@ -264,10 +280,33 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         line = self.document.get_line(row)
         is_at_end = self.selection.is_empty and not line[column : column + 1].strip()
-        offered = self._completer(line[:column], row == 0) if is_at_end else None
+        offered = self._completed(line[:column], is_first=row == 0) if is_at_end else None
         if self._declined != (start := (row, offered.start) if offered else None):
             self._declined = None
         self.completions.show(None if start == self._declined else offered)
+
+    def _completed(self, before: str, *, is_first: bool) -> CompletionList | None:
+        """`before` is the text before the cursor on its line, which is the first one or not."""
+        typed = typed_path(before)
+        if typed is None:
+            self._listed.clear()
+            is_command = is_first and self._may_be_command()
+            return completions_of(before, self._choices) if is_command else None
+        start, directory, name = typed
+        if directory not in self._listed:
+            self._listed[directory] = ()
+            self._in_background(
+                partial(list_directory, directory), partial(self._take_listed, directory)
+            )
+        found = fitting(self._listed[directory], name)[:_MOST_FILES_OFFERED]
+        files = tuple(_file(directory, one) for one in found)
+        return CompletionList(start, files) if files else None
+
+    def _take_listed(self, directory: str, listed: tuple[Listed, ...]) -> None:
+        # By now another path may be typed.
+        if directory in self._listed:
+            self._listed[directory] = listed
+            self.complete()
 
     def _is_completed_by(self, key: str) -> bool:
         """Handle a key of the completions; False if it is none."""
@@ -321,3 +360,11 @@ class Prompt(TextArea):
         self._position = position
         self.replace_all(self._walked[position])
         return True
+
+
+def _file(directory: str, listed: Listed) -> Completion:
+    path = directory + listed.name
+    if listed.size is None:
+        return Completion(f"{listed.name}/", "", as_typed(f"{path}/"))
+    size = format_bytes(listed.size) + (", too large" if listed.size > MOST_BYTES else "")
+    return Completion(listed.name, size, as_typed(path), path=path)
