@@ -3,7 +3,7 @@ can be read, and what is typed is saved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -46,7 +46,6 @@ from eaglechat.wire.records import (
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 from eaglechat.wire.worker import Died
 
-LAST_QUESTION = "your last question"
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
 
@@ -273,7 +272,7 @@ class ChatSession:
         off = self.info.speculation_off
         if self._tells(refusals.no_comparison(self.hello) or (off and refusals.off(off))):
             return None
-        prompts = {LAST_QUESTION: self.turns.messages_to(last.id)} if last else {}
+        prompts = {"your last question": self.turns.messages_to(last.id)} if last else {}
         return Asked(prompts, self.terms)
 
     def stop(self) -> None:
@@ -528,15 +527,6 @@ class ChatSession:
             self.is_engine_gone = self._is_missed = True
             self.note(news, "error")
 
-    def _judge_draft(self, rounds: Sequence[Round]) -> None:
-        """Warn once if hardly any token of the draft model is accepted."""
-        if self._of_draft is None or self.info is None:
-            return
-        self._of_draft += of_the_draft(stats_of(rounds).by_drafter)
-        if found := refusals.misfit(self._of_draft, self.info):
-            self.note(found, "warning")
-            self._of_draft = None
-
     # Requests
 
     def _answer(self, question: TurnId, terms: Terms) -> Recording:
@@ -637,7 +627,12 @@ class ChatSession:
             self.recorder.keep()
             if running.is_as_asked:
                 self._note_speeds(turn.recording)
-            self._judge_draft(turn.recording.rounds[turn.recording.n_before :])
+            if self._of_draft is not None and self.info is not None:
+                new = stats_of(turn.recording.rounds[turn.recording.n_before :])
+                self._of_draft += of_the_draft(new.by_drafter)
+                if found := refusals.misfit(self._of_draft, self.info):
+                    self.note(found, "warning")
+                    self._of_draft = None
             return ()
         return self._take_back(turn)
 

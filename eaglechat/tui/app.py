@@ -58,12 +58,6 @@ if TYPE_CHECKING:
 INSTALL_LOOKS_PER_SECOND = 1
 COLUMNS_AFTER_S = 0.4
 """The leader's key shows its columns when no second key has come for so long."""
-UNSAVED = (
-    "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
-    "{chat.export} in the chat writes it to another folder, or copies it."
-)
-
-
 _SAFE_LINES = SafeLines()
 
 
@@ -287,8 +281,11 @@ class EagleApp(App[None]):
 
     def leave_chat(self, then: Callable[[], None], does: str = "leaves it") -> None:
         if any(one.is_unsaved for one in self.screen_stack if isinstance(one, EagleScreen)):
-            question = Ask("Unsaved chat", with_keys(UNSAVED), does)
-            open_screen(self, question, lambda _yes: then())
+            said = with_keys(
+                "This chat cannot be saved to disk: when you leave it, everything unsaved is lost. "
+                "{chat.export} in the chat writes it to another folder, or copies it."
+            )
+            open_screen(self, Ask("Unsaved chat", said, does), lambda _yes: then())
         else:
             then()
 

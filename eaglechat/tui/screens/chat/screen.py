@@ -91,8 +91,6 @@ _OF_A_TURN = {
     "chat.inspect": "inside",
 }
 """What is offered while a turn is selected."""
-_QUEUED = "Sent when the reply ends; {chat.stop} keeps it here"
-_SENT_ONCE_LOADED = "Your question will be sent once the models are loaded"
 _WAIT_FOR_THE_PAIR = {
     one.call().partition("(")[0]
     for one in commands_of("chat")
@@ -336,8 +334,10 @@ class ChatScreen(EagleScreen[None]):
             self.transcript.show(shown)
             self.show_numbers()
             title = _EDITING if self.editing is not None else None
-            if self._queued is not None:
-                title = _SENT_ONCE_LOADED if self.load.is_open else _QUEUED
+            if self._queued is not None and self.load.is_open:
+                title = "Your question will be sent once the models are loaded"
+            elif self._queued is not None:
+                title = "Sent when the reply ends; {chat.stop} keeps it here"
             self.prompt.border_title = with_keys(title) if title else None
             self.refresh_bindings()
         elif session.running is not None:

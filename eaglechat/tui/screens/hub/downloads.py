@@ -31,7 +31,6 @@ _STYLES = {
     "failed": "$text-error",
 }
 """By the stage of an installation."""
-_NOTHING = "No downloads in progress. Choose a pair in the menu to download it."
 
 
 class DownloadsScreen(ListDialog[Pair, str]):
@@ -74,7 +73,8 @@ class DownloadsScreen(ListDialog[Pair, str]):
         if awaited is not None and awaited.pair is not None and self.is_on_top:
             self.dismiss(awaited.pair)
         self.rows.display = bool(rows)
-        self.say("" if rows else _NOTHING)
+        none = "No downloads in progress. Choose a pair in the menu to download it."
+        self.say("" if rows else none)
 
     @property
     def _chosen(self) -> Install | None:

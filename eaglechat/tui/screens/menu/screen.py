@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 CHATS = 3
 """Of the last ones that can be resumed."""
 SERVERS_EVERY_S = 20.0
-_NEW = f"New here? {{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
-_NEW_WITHOUT = "New here? Choose under Get: what it takes is said before the download."
 
 
 class MenuScreen(EagleScreen[None]):
@@ -114,7 +112,9 @@ class MenuScreen(EagleScreen[None]):
         runnable = sum(offer.pair is not None for offer in self._offers.values())
         is_read = None not in (self._chats, self._catalogue, self._here)
         if is_read and not self._chats and runnable == 1 and status is not None:
-            hint = _NEW_WITHOUT if status.problem else with_keys(_NEW)
+            starts = f"{{list.choose}} starts {BUILTIN_NAME}; ↓ goes to larger models to download."
+            get = "Choose under Get: what it takes is said before the download."
+            hint = with_keys(f"New here? {get if status.problem else starts}")
         self.query_one("#banner", Static).update(" · ".join(said) or hint)
 
     # The list

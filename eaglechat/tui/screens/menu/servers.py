@@ -13,8 +13,6 @@ from eaglechat.wire.errors import EngineError
 if TYPE_CHECKING:
     from eaglechat.links.http.discovery import Found
 
-ASKING_SERVER = "asking the server…"
-
 
 @dataclass(frozen=True)
 class ServerNews:
@@ -53,7 +51,7 @@ def pairs_of(servers: Sequence[ServerSettings], news: Mapping[str, ServerNews]) 
 def served(pair: Pair, news: ServerNews | None) -> str:
     """In one line: the model of a server, or why it has none."""
     if news is None:
-        return ASKING_SERVER
+        return "asking the server…"
     if news.trouble:
         return news.trouble
     model = news.found.model(pair.model) if news.found else None

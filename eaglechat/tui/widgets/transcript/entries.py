@@ -40,7 +40,6 @@ KINDS = {
 """The marker of each kind of entry, its style, and that of the text."""
 _GUESSES = (Origin.ACCEPTED.value, NGRAM_KIND)
 _NARROW = 20
-_WINDOW = "Older messages are no longer in the context."
 
 
 class DrawnEntry:
@@ -100,7 +99,7 @@ class DrawnEntry:
         body = GrowingText(look.width, PLAIN if is_plain else None)
         if recording is None:
             if entry.kind == "window":
-                body.say(_WINDOW, NOTE)
+                body.say("Older messages are no longer in the context.", NOTE)
             else:
                 body.add([Run(entry.text, TEXT)])
             return body
