@@ -17,7 +17,7 @@ import pytest
 from eaglechat.chat.writing.roles import Role, read_role
 from eaglechat.hub import catalogue
 from eaglechat.settings.config_file import load
-from eaglechat.tui.commands.keymap import read_keymap
+from eaglechat.tui.commands.keys import read_keymap
 from tests.chat.headless import Headless
 from tests.waiting import PATIENCE_S
 

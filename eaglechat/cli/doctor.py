@@ -343,7 +343,7 @@ class Doctor:
 
     def files(self) -> Iterator[str]:
         """The program's own files, and why some could not be saved."""
-        from eaglechat.tui.commands.keymap import read_keymap  # brings Textual
+        from eaglechat.tui.commands.keys import read_keymap  # brings Textual
 
         config = paths.config_file()
         problems = self._problems + read_keymap(self._settings.keys, config)[1]

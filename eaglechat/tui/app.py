@@ -28,13 +28,13 @@ from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.links.base import Link
 from eaglechat.settings.config_file import Problem
 from eaglechat.settings.model import ServerSettings, Settings, key_variable
-from eaglechat.tui.commands.keymap import read_keymap
 from eaglechat.tui.commands.keys import (
     SEARCH_KEY,
     active_commands,
     bindings_of,
     key_of,
     keys_of,
+    read_keymap,
     textual_keymap,
     use,
     with_keys,

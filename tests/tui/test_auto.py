@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eaglechat.settings.model import Settings
-from eaglechat.tui.widgets.status_line import StatusLine
+from eaglechat.tui.widgets.panel.measures import StatusLine
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import DraftShape

@@ -12,7 +12,7 @@ from eaglechat.chat.writing.roles import NO_ROLE, TEMPLATE, is_name, load_roles
 from eaglechat.paths import write_atomically
 from eaglechat.tui.commands.keys import bindings_of
 from eaglechat.tui.screens.dialogs import ListDialog
-from eaglechat.tui.services.editor import in_editor
+from eaglechat.tui.services.desktop import in_editor
 from eaglechat.tui.themes import MUTED
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eaglechat.settings.config_file import load
 from eaglechat.settings.model import Settings
-from eaglechat.tui.commands.keymap import clashes, read_keymap
+from eaglechat.tui.commands.keys import clashes, read_keymap
 from eaglechat.tui.commands.table import COMMANDS
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.help import HelpScreen

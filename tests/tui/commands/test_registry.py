@@ -12,8 +12,15 @@ from typing import get_args
 import pytest
 
 import eaglechat
-from eaglechat.tui.commands.keymap import clashes, read_keymap
-from eaglechat.tui.commands.keys import KEY_PLACEHOLDER, key_of, name_of, use, with_keys
+from eaglechat.tui.commands.keys import (
+    KEY_PLACEHOLDER,
+    clashes,
+    key_of,
+    name_of,
+    read_keymap,
+    use,
+    with_keys,
+)
 from eaglechat.tui.commands.table import COMMANDS, LEADER, PLACES, Command, Scope
 
 SOURCE = Path(eaglechat.__file__).parent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.tui.services.editor import editor_command, in_editor
+from eaglechat.tui.services.desktop import editor_command, in_editor
 
 APPENDS = [sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(' more\\n')"]
 

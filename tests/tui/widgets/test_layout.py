@@ -26,9 +26,8 @@ from eaglechat.tui.screens.more import MoreScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.screens.settings import SettingsScreen
 from eaglechat.tui.widgets.panel.knob import Knob
-from eaglechat.tui.widgets.panel.measures import Measures
+from eaglechat.tui.widgets.panel.measures import Measures, StatusLine
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
-from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.protocol import AUTO
 from eaglechat.words import numbers

@@ -60,15 +60,15 @@ from eaglechat.tui.screens.chat.seen import SeenScreen, prompt_seen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.roles import RolesScreen
 from eaglechat.tui.services import desktop
-from eaglechat.tui.services.editor import in_editor
+from eaglechat.tui.services.desktop import in_editor
 from eaglechat.tui.services.services import Services
 from eaglechat.tui.themes import legend
 from eaglechat.tui.widgets.find_bar import FindBar
 from eaglechat.tui.widgets.key_line import KeyLine, offer
 from eaglechat.tui.widgets.panel.knob import OFF_AND_ON, Knob
+from eaglechat.tui.widgets.panel.measures import StatusLine
 from eaglechat.tui.widgets.panel.panel import SpeculationPanel
 from eaglechat.tui.widgets.prompt.prompt import Prompt
-from eaglechat.tui.widgets.status_line import StatusLine
 from eaglechat.tui.widgets.transcript.markdown import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol

@@ -1,4 +1,5 @@
-"""What is measured of a reply, in the panel: one widget that draws all of it."""
+"""What is measured of a reply: in the panel one widget that draws all of it, and one line where the
+panel has no room."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from textual import events
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from eaglechat.chat.measured import Stretch
 from eaglechat.chat.session import ChatSession
-from eaglechat.tui.commands.keys import with_keys
+from eaglechat.tui.commands.keys import short_key_of, with_keys
 from eaglechat.tui.themes import MUTED
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import Round
@@ -38,6 +40,8 @@ _LARGE = (
 _GAP = "   "
 _MOST_ROUNDS = 512
 """The most rounds that are drawn."""
+_MOST_IN_LINE, _LEAST_IN_LINE = 12, 4
+"""The most rounds that one line shows, and the fewest that say something."""
 _ROUNDS_PER_COLUMN = 4
 """At least: single rounds write 1 token or 5, which is no speed yet."""
 _GAUGE_CELLS = 20
@@ -283,3 +287,57 @@ def _change_mark(before: Round, now: Round) -> str:
     if before.auto is None and before.n_draft_max == now.n_draft_max:
         return ""
     return f"{'↑' if now.n_draft_max >= before.n_draft_max else '↓'}{now.n_draft_max}"
+
+
+# On one line
+
+
+class StatusLine(Widget):
+    """The headline, tokens per second, the share of guesses kept, the draft length and its keys, as
+    far as they have room, and in what is left of it the latest rounds."""
+
+    def __init__(self, session: ChatSession) -> None:
+        super().__init__(id="status")
+        self._session = session
+
+    def render(self) -> Content:
+        session, line, width = self._session, Content(""), self.content_size.width
+        for part in _parts(session):
+            longer = Content(_GAP).join([line, part]) if line else part
+            if line and longer.cell_length > width:
+                break
+            line = longer
+        room = min(width - line.cell_length - len(_GAP), _MOST_IN_LINE)
+        rounds = session.shown.rounds if session.shown else ()
+        drafts = not (numbers.off(session) or numbers.unreported(session))
+        if drafts and rounds and room >= _LEAST_IN_LINE:
+            strip = "".join(map(round_glyph, rounds[-room:]))
+            line = Content.assemble(line, _GAP, (strip, DRAFTED))
+        return line
+
+
+def _parts(session: ChatSession) -> Iterator[Content]:
+    known, shown = numbers.headline(session), session.shown
+    off, unreported = numbers.off(session), numbers.unreported(session)
+    if off:
+        yield Content.styled("speculation off", VALUE)
+    elif not unreported and (said := words.in_short(known)):
+        yield Content.styled(said, VERDICTS.get(known.verdict or "", VALUE))
+    if speed := words.speed(known):
+        rate, unit = speed.split(" ")
+        yield Content.assemble((rate, VALUE), f" {unit}")
+    if off:
+        yield Content(off)
+    elif unreported and shown and shown.stats.is_of_whole_reply:
+        yield Content.styled(of_whole_reply(shown.stats), VALUE)
+    elif unreported:
+        yield Content(f"speculation {unreported}")
+    elif shown and (kept := shown.stretch.stats.acceptance_rate) is not None:
+        yield Content.assemble("kept ", (percent(kept), VALUE))
+    if session.can.draft_length:
+        length = str(session.controls.n_draft_max)
+        if length == AUTO and (auto := numbers.auto(session)):
+            chosen = f"{auto.n} tree" if auto.shape == "tree" else str(auto.n)
+            length = f"{AUTO} {chosen if auto.n else 'plain'}"
+        yield Content.assemble("length ", (length, VALUE))
+        yield Content(f"{short_key_of('chat.less')}- {short_key_of('chat.more')}+")
