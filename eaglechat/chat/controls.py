@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,8 +25,6 @@ from eaglechat.wire.protocol import (
     Thinking,
 )
 
-FIRST_BY_HAND = 3
-"""The draft length when auto is switched off before there was a round."""
 _STEP = 0.05
 """Between the numbers that a knob offers."""
 
@@ -38,6 +36,24 @@ class Controls(Speculation, frozen=True, kw_only=True):
     thinking: str = AUTO
     effort: str = AUTO
     """For `thinking` and `effort`, auto leaves them to the chat template."""
+
+    def with_those_of(self, before: Controls, names: Iterable[str]) -> Controls:
+        return replace(self, **{name: getattr(before, name) for name in names})
+
+    def changed_from(self, before: Controls) -> dict[str, Any]:
+        """The changed values by name: the fields of a `Set` request."""
+        new = {name: getattr(self, name) for name in CONTROLS if name not in LATER}
+        return {name: value for name, value in new.items() if value != getattr(before, name)}
+
+    def asks(self, reasoning: Reasoning) -> Thinking:
+        """What the chat template is asked for: the least effort it knows that is no less than the
+        one chosen."""
+        enabled = {AUTO: None, "on": True, "off": False}[self.thinking]
+        known = [word for word in EFFORTS if word in reasoning.efforts]
+        if self.effort == AUTO or not known:
+            return Thinking(enabled=enabled)
+        at_least = [w for w in known if EFFORTS.index(w) >= EFFORTS.index(self.effort)]
+        return Thinking(enabled=enabled, effort=(at_least or known[-1:])[0])
 
 
 @dataclass(frozen=True)
@@ -72,30 +88,16 @@ class Control:
         return tuple(dict.fromkeys(map(self.word, sorted(values))))
 
 
-ENABLED = Control("enabled")
-N_DRAFT_MAX = Control("n_draft_max")
-P_MIN = Control("p_min")
-NGRAM = Control("ngram")
-SHAPE = Control("shape")
-TEMPERATURE = Control("temperature")
-CONTROLS: tuple[Control, ...] = (ENABLED, NGRAM, N_DRAFT_MAX, P_MIN, TEMPERATURE, SHAPE)
-"""The controls that also apply to a reply that is being written."""
-
-DRAFTER = Control("drafter")
-
-_DRAFTING = frozenset({control.name for control in (*CONTROLS, DRAFTER)} - {TEMPERATURE.name})
+_DRAFTING = ("enabled", "ngram", "n_draft_max", "p_min", "shape", "drafter")
 STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
 """Controls that are start options of a program such as llama-server."""
-
-THINKING = Control("thinking")
-EFFORT = Control("effort", choices=(AUTO, *EFFORTS))
-LATER_CONTROLS = (DRAFTER, THINKING, EFFORT)
-"""Controls that apply from the next reply on."""
-
-
-def control_named(name: str) -> Control:
-    controls = (*CONTROLS, *LATER_CONTROLS)
-    return next(control for control in controls if control.name == name)
+LATER = ("drafter", "thinking", "effort")
+"""Controls that apply from the next reply on; the others also to one that is being written."""
+CONTROLS: Mapping[str, Control] = {
+    name: Control(name, choices=(AUTO, *EFFORTS) if name == "effort" else ())
+    for name in ("enabled", "ngram", "n_draft_max", "p_min", "temperature", "shape", *LATER)
+}
+"""By their names."""
 
 
 def first_controls(
@@ -115,31 +117,8 @@ def first_controls(
     return replace(controls, n_draft_max=pair.n_draft_max)
 
 
-def without(names: Iterable[str], before: Controls, after: Controls) -> Controls:
-    """`after`, with these controls as they are in `before`."""
-    return replace(after, **{name: getattr(before, name) for name in names})
-
-
 def not_followed(can: Capabilities) -> frozenset[str]:
     """Names of the controls that have no effect on the drafting of an engine that can do this."""
     if not can.draft_length:
-        return _DRAFTING
-    return frozenset() if can.own else _DRAFTING - STARTED_WITH
-
-
-def differences(before: Controls, after: Controls) -> dict[str, Any]:
-    """The changed values by name: the fields of a `Set` request."""
-    names = (control.name for control in CONTROLS)
-    new = {name: getattr(after, name) for name in names}
-    return {name: value for name, value in new.items() if value != getattr(before, name)}
-
-
-def thinking_of(controls: Controls, reasoning: Reasoning) -> Thinking:
-    """What the chat template is asked for: the least effort it knows that is no less than the one
-    chosen."""
-    enabled = {AUTO: None, "on": True, "off": False}[controls.thinking]
-    known = [word for word in EFFORTS if word in reasoning.efforts]
-    if controls.effort == AUTO or not known:
-        return Thinking(enabled=enabled)
-    at_least = [w for w in known if EFFORTS.index(w) >= EFFORTS.index(controls.effort)]
-    return Thinking(enabled=enabled, effort=(at_least or known[-1:])[0])
+        return frozenset(_DRAFTING)
+    return frozenset() if can.own else frozenset(_DRAFTING) - STARTED_WITH

@@ -12,16 +12,7 @@ import msgspec
 
 from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Asked, Engine
-from eaglechat.chat.controls import (
-    FIRST_BY_HAND,
-    STARTED_WITH,
-    Controls,
-    differences,
-    first_controls,
-    not_followed,
-    thinking_of,
-    without,
-)
+from eaglechat.chat.controls import STARTED_WITH, Controls, first_controls, not_followed
 from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
@@ -46,6 +37,8 @@ from eaglechat.wire.records import (
 from eaglechat.wire.stats import DrafterStats, of_the_draft, stats_of
 from eaglechat.wire.worker import Died
 
+_FIRST_BY_HAND = 3
+"""The draft length when auto is switched off before there was a round."""
 STAND_IN = "hi"
 """Stands for the question in `show_prompt` while nothing is typed."""
 
@@ -371,15 +364,15 @@ class ChatSession:
     def change_controls(self, controls: Controls) -> None:
         """Apply controls, to a running reply from its next round on."""
         can, engine = self.can, refusals.subject(self.hello)
-        if not_followed(can) & differences(self.controls, controls).keys():
+        if not_followed(can) & controls.changed_from(self.controls).keys():
             how = "the way it was started; eaglechat cannot change that"
             self._view.say(
                 f"{engine} drafts {'only chains, without n-grams' if can.draft_length else how}."
             )
-            controls = without(not_followed(can), self.controls, controls)
+            controls = controls.with_those_of(self.controls, not_followed(can))
         if self.info and (why := self.info.no_drafter(controls.drafter)):
             self._view.say(f"The drafter {controls.drafter} cannot draft: {why}.")
-            controls = without(["drafter"], self.controls, controls)
+            controls = controls.with_those_of(self.controls, ["drafter"])
         if can.draft_length and not can.own and controls.n_draft_max == protocol.AUTO:
             self._view.say(f"{engine} cannot choose the draft length itself: set one by hand.")
             length = self._length_in_force()
@@ -387,7 +380,7 @@ class ChatSession:
             if self.controls.n_draft_max == protocol.AUTO:
                 # With that length it was started.
                 self.controls = msgspec.structs.replace(self.controls, n_draft_max=length)
-        change = differences(self.controls, controls)
+        change = controls.changed_from(self.controls)
         self.controls = controls
         if can.draft_length and not can.own and STARTED_WITH & change.keys():
             self._view.say(f"{engine} restarts with this before the next reply.")
@@ -448,7 +441,7 @@ class ChatSession:
         if self.controls.n_draft_max != protocol.AUTO:
             return self.controls.n_draft_max
         rounds = self.shown.rounds if self.shown else ()
-        return rounds[-1].n_draft_max if rounds else FIRST_BY_HAND
+        return rounds[-1].n_draft_max if rounds else _FIRST_BY_HAND
 
     # What there is to see
 
@@ -499,7 +492,7 @@ class ChatSession:
             if not self.turns:
                 self.chat.header = header_of(pair)
             role, self.role = self.role, None
-            by_hand = differences(self._at_opening, self.controls)
+            by_hand = self.controls.changed_from(self._at_opening)
             self.controls = first_controls(self.settings, pair, self.recommended)
             if not self.can.draft_length:
                 # It drafts as it was started to.
@@ -548,7 +541,7 @@ class ChatSession:
             system_prompt=settings.generation.system_prompt,
             sampling=msgspec.structs.replace(sampling, temperature=controls.temperature),
             speculation=msgspec.convert(controls, protocol.Speculation, from_attributes=True),
-            thinking=thinking_of(controls, self.reasoning),
+            thinking=controls.asks(self.reasoning),
             max_tokens=settings.generation.max_tokens or None,
             top=protocol.TOP_DEFAULT if settings.interface.inspect else 0,
             engine="" if engine == "eaglechat" else engine,

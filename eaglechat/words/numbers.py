@@ -3,22 +3,14 @@ control where the screen does not show it."""
 
 from __future__ import annotations
 
-from eaglechat.chat.controls import (
-    DRAFTER,
-    EFFORT,
-    P_MIN,
-    SHAPE,
-    THINKING,
-    Control,
-    not_followed,
-)
+from eaglechat.chat.controls import CONTROLS, not_followed
 from eaglechat.chat.session import ChatSession
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT, AutoDraft
 from eaglechat.words import wording
 from eaglechat.words.headline import Headline, headline_of
 
-_OF_A_DRAFTER = (SHAPE.name, P_MIN.name)
+_OF_A_DRAFTER = ("shape", "p_min")
 """The controls that n-grams do not follow."""
 SWITCHED_OFF = "you switched it off"
 """Why nothing is drafted, as it stands behind a colon."""
@@ -76,7 +68,7 @@ def drafters(session: ChatSession) -> tuple[str, ...]:
     """The choices of the drafter that the pair has."""
     kinds = [one.kind for one in session.info.drafters] if session.info else []
     usable = (AUTO, *kinds, "ngram", "none", session.controls.drafter)
-    return tuple(word for word in DRAFTER.words if word in usable)
+    return tuple(word for word in CONTROLS["drafter"].words if word in usable)
 
 
 def longest(session: ChatSession) -> int:
@@ -97,11 +89,11 @@ def without_effect(session: ChatSession) -> dict[str, str]:
     reasoning = session.reasoning
     ignored = dict.fromkeys(not_followed(session.can), "this engine ignores it")
     of_a_drafter = _OF_A_DRAFTER if has_only_ngrams(session) else ()
-    switches = {THINKING.name: reasoning.on_off, EFFORT.name: reasoning.efforts}
+    switches = {"thinking": reasoning.on_off, "effort": reasoning.efforts}
     no_switch = "the model's chat template has no switch for it"
     unswitched = {name: no_switch for name, has_one in switches.items() if not has_one}
     return {**dict.fromkeys(of_a_drafter, "only n-grams draft"), **ignored, **unswitched}
 
 
-def label(control: Control) -> str:
-    return _LABELS.get(control.name, control.name)
+def label(name: str) -> str:
+    return _LABELS.get(name, name)

@@ -283,7 +283,7 @@ COMMANDS: tuple[Command, ...] = (
            argument=Argument(
                control.words, setting=None if control.doc.kind is str else control.doc
            ))
-        for control in (*controls.CONTROLS, *controls.LATER_CONTROLS)
+        for control in controls.CONTROLS.values()
         if control.doc.kind is not bool
     ),
     _c("prompt.send", "Send", "Send the prompt", "prompt", "enter", words="ask submit"),

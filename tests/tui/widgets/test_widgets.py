@@ -10,7 +10,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.content import Content
 
-from eaglechat.chat.controls import TEMPERATURE
+from eaglechat.chat.controls import CONTROLS
 from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.panel.knob import Knob
 from eaglechat.tui.widgets.panel.measures import (
@@ -122,7 +122,7 @@ async def test_a_knob_follows_keys_clicks_the_wheel_and_typed_numbers(look: str)
             knob.show(LENGTHS, "3", now="2", usable=16)
             assert knob.render().plain.rstrip() == "n        auto 0 1 <2> [3] 4 5 6 7 8 …"
         elif look == "number":
-            knob.show(TEMPERATURE.steps(0.73), "0.73", note="model's")
+            knob.show(CONTROLS["temperature"].steps(0.73), "0.73", note="model's")
             assert knob.render().plain == "temp     - [0.73] +  model's"
         else:
             assert knob.render().plain == "[ ] n-grams"
@@ -143,10 +143,10 @@ async def test_a_knob_follows_keys_clicks_the_wheel_and_typed_numbers(look: str)
 
 
 def test_a_number_has_its_steps_and_the_value_between_them_or_beyond_their_end() -> None:
-    assert len(TEMPERATURE.steps(1.0)) == 101
-    assert TEMPERATURE.steps(0.731)[14:17] == ("0.70", "0.73", "0.75")
-    assert TEMPERATURE.steps(20.0)[-2:] == ("5.00", "20.00")
-    assert TEMPERATURE.steps(0.7001).count("0.70") == 1
+    assert len(CONTROLS["temperature"].steps(1.0)) == 101
+    assert CONTROLS["temperature"].steps(0.731)[14:17] == ("0.70", "0.73", "0.75")
+    assert CONTROLS["temperature"].steps(20.0)[-2:] == ("5.00", "20.00")
+    assert CONTROLS["temperature"].steps(0.7001).count("0.70") == 1
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])

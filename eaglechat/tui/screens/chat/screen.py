@@ -19,14 +19,7 @@ from textual.geometry import Size
 from textual.timer import Timer
 from textual.widgets import Static
 
-from eaglechat.chat.controls import (
-    CONTROLS,
-    ENABLED,
-    N_DRAFT_MAX,
-    SHAPE,
-    Control,
-    control_named,
-)
+from eaglechat.chat.controls import CONTROLS, LATER
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.refusals import chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
@@ -428,33 +421,32 @@ class ChatScreen(EagleScreen[None]):
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         name = event.knob.id or ""
-        self.action_control(name, parse_value(control_named(name).doc, event.word))
+        self.action_control(name, parse_value(CONTROLS[name].doc, event.word))
 
     def action_switch(self, name: str) -> None:
         self.action_control(name, not getattr(self.session.controls, name))
 
     def action_control(self, name: str, value: Any) -> None:
-        control = control_named(name)
         session = self.session
         session.change_controls(msgspec.structs.replace(self.session.controls, **{name: value}))
         if getattr(self.session.controls, name) != value:
             return  # The session has said why not.
-        if control is SHAPE and value != "chain" and (why := chains_only(session.info)):
+        if name == "shape" and value != "chain" and (why := chains_only(session.info)):
             self.say(why)
-        elif why := numbers.without_effect(session).get(control.name):
-            self.say(f"{numbers.label(control)} has no effect: {why}.")
-        elif not self._shows(control):
+        elif why := numbers.without_effect(session).get(name):
+            self.say(f"{numbers.label(name)} has no effect: {why}.")
+        elif not self._shows(name):
             is_live = session.running is not None and session.can.own
-            since = "round" if is_live and control in CONTROLS else "reply"
-            word = control.word(value)
+            since = "round" if is_live and name not in LATER else "reply"
+            word = CONTROLS[name].word(value)
             word = wording.NAMES.get(word, word)
-            self.say(f"From the next {since} on: {numbers.label(control)} {word}.")
+            self.say(f"From the next {since} on: {numbers.label(name)} {word}.")
 
-    def _shows(self, control: Control) -> bool:
+    def _shows(self, name: str) -> bool:
         """Whether the panel or the status line shows what a control is."""
         panel = self.query_one(SpeculationPanel)
-        is_in_line = control in (ENABLED, N_DRAFT_MAX) and self.query_one(StatusLine).display
-        return is_in_line or (panel.display and panel.knob(control).display)
+        is_in_line = name in ("enabled", "n_draft_max") and self.query_one(StatusLine).display
+        return is_in_line or (panel.display and panel.knob(name).display)
 
     def action_session(self, does: str, *values: Any) -> None:
         getattr(self.session, does)(*values)

@@ -9,19 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from eaglechat.chat.controls import (
-    CONTROLS,
-    DRAFTER,
-    EFFORT,
-    ENABLED,
-    N_DRAFT_MAX,
-    NGRAM,
-    P_MIN,
-    SHAPE,
-    TEMPERATURE,
-    THINKING,
-    Control,
-)
+from eaglechat.chat.controls import CONTROLS
 from eaglechat.chat.session import ChatSession
 from eaglechat.tui.commands.keys import with_keys
 from eaglechat.tui.widgets.panel.knob import LABEL_CELLS, OFF_AND_ON, Knob, Look
@@ -58,24 +46,24 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         yield Measures(self._session)
         with Vertical(id="controls", classes="group"):
             yield Static(Content.styled("CONTROL", HEADING))
-            yield from _knobs(DRAFTER, N_DRAFT_MAX)
+            yield from _knobs("drafter", "n_draft_max")
             with Horizontal(id="switches"):
-                yield from _knobs(ENABLED, NGRAM, look="switch")
-            yield from _knobs(TEMPERATURE, look="number")
-            yield from _knobs(THINKING, EFFORT)
+                yield from _knobs("enabled", "ngram", look="switch")
+            yield from _knobs("temperature", look="number")
+            yield from _knobs("thinking", "effort")
             more = Knob("more", "switch", id="more")
             more.tooltip = "Shape and p_min: seldom turned."
             yield more
-            yield from _knobs(SHAPE)
-            yield from _knobs(P_MIN, look="number")
+            yield from _knobs("shape")
+            yield from _knobs("p_min", look="number")
             context = Static(id="context", classes="muted", markup=False)
             context.tooltip = with_keys(
                 "Tokens in the target's KV cache, and its size. {chat.context} says more."
             )
             yield context
 
-    def knob(self, control: Control) -> Knob:
-        return self.query_one(f"#{control.name}", Knob)
+    def knob(self, name: str) -> Knob:
+        return self.query_one(f"#{name}", Knob)
 
     def show(self) -> None:
         """Bring every reading up to date."""
@@ -88,29 +76,28 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         """Turn the knobs without posting anything."""
         session = self._session
         controls, auto = session.controls, numbers.auto(session)
-        for control in (ENABLED, NGRAM):
-            self.knob(control).show(OFF_AND_ON, control.word(getattr(controls, control.name)))
-        for choice in (SHAPE, THINKING, EFFORT):
-            self.knob(choice).show(choice.words, getattr(controls, choice.name))
-        for number in (TEMPERATURE, P_MIN):
-            value = getattr(controls, number.name)
-            is_own = value == session.recommended.get(number.name)
-            note = "model's" if is_own else ""
-            self.knob(number).show(number.steps(value), number.word(value), note=note)
+        for name in ("enabled", "ngram"):
+            self.knob(name).show(OFF_AND_ON, CONTROLS[name].word(getattr(controls, name)))
+        for name in ("shape", "thinking", "effort"):
+            self.knob(name).show(CONTROLS[name].words, getattr(controls, name))
+        for name in ("temperature", "p_min"):
+            value, number = getattr(controls, name), CONTROLS[name]
+            note = "model's" if value == session.recommended.get(name) else ""
+            self.knob(name).show(number.steps(value), number.word(value), note=note)
         drafters = numbers.drafters(session)
-        self.knob(DRAFTER).show(drafters, controls.drafter)
+        self.knob("drafter").show(drafters, controls.drafter)
         now = str(auto.length) if auto is not None and auto.length is not None else ""
-        length, usable = N_DRAFT_MAX.word(controls.n_draft_max), numbers.longest(session) + 2
-        self.knob(N_DRAFT_MAX).show(_LENGTHS, length, now=now, usable=usable)
+        length, usable = str(controls.n_draft_max), numbers.longest(session) + 2
+        self.knob("n_draft_max").show(_LENGTHS, length, now=now, usable=usable)
 
-        rare = {SHAPE.name, P_MIN.name}
+        rare = {"shape", "p_min"}
         is_more = self.query_one("#more", Knob).chosen == OFF_AND_ON[1]
         without_effect = numbers.without_effect(session)
         hidden = {*without_effect, *(() if is_more else rare)}
-        for control in (*CONTROLS, THINKING, EFFORT):
-            self.knob(control).display = control.name not in hidden
+        for name in CONTROLS:
+            self.knob(name).display = name not in hidden
         self.query_one("#more").display = not rare <= without_effect.keys()
-        self.knob(DRAFTER).display = len(drafters) > _ONE_DRAFTER
+        self.knob("drafter").display = len(drafters) > _ONE_DRAFTER
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         if event.knob.id == "more":
@@ -118,9 +105,9 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
             self._show_controls()
 
 
-def _knobs(*controls: Control, look: Look = "words") -> Iterator[Knob]:
-    for control in controls:
-        knob = Knob(numbers.label(control), look, left_out=_RARE_LENGTHS, id=control.name)
-        hint = with_keys(_HINTS.get(control.name, ""))
-        knob.tooltip = f"{control.doc.description} {hint}".rstrip()
+def _knobs(*names: str, look: Look = "words") -> Iterator[Knob]:
+    for name in names:
+        knob = Knob(numbers.label(name), look, left_out=_RARE_LENGTHS, id=name)
+        hint = with_keys(_HINTS.get(name, ""))
+        knob.tooltip = f"{CONTROLS[name].doc.description} {hint}".rstrip()
         yield knob
