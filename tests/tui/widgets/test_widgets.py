@@ -79,7 +79,10 @@ class Bench(App[None]):
         yield Knob("temp", "number", id="number")
         yield Knob("n-grams", "switch", id="switch")
         yield Prompt(
-            in_background=lambda *_: None, may_be_command=lambda: False, choices=lambda _: ()
+            in_background=lambda *_: None,
+            may_be_command=lambda: False,
+            choices=lambda _: (),
+            n_ctx=lambda: 0,
         )
 
     def on_knob_changed(self, event: Knob.Changed) -> None:

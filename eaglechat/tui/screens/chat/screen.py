@@ -20,13 +20,11 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import CONTROLS, LATER
-from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.refusals import chains_only
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.search import parse
 from eaglechat.chat.session import ChatSession, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
-from eaglechat.chat.writing.files import read_part
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
@@ -150,8 +148,6 @@ class ChatScreen(EagleScreen[None]):
         """The text of the prompt that is sent as soon as the reply ends; None if none is."""
         self._warned_about = ""
         """The question that the user was last warned about, because it would fill the context."""
-        self._being_read: set[str] = set()
-        """Paths of attached files that are still being read."""
 
     def compose(self) -> ComposeResult:
         services = self.services
@@ -172,6 +168,7 @@ class ChatScreen(EagleScreen[None]):
             in_background=self.in_background,
             may_be_command=lambda: self.editing is None,
             choices=self._choices,
+            n_ctx=lambda: self.session.n_ctx,
             placeholder=with_keys(
                 "Ask something.  / commands  @ files  " + short_key_of("app.help") + " help"
             ),
@@ -597,8 +594,8 @@ class ChatScreen(EagleScreen[None]):
         elif self.load.has_failed:
             self.load.begin()
             self.changed()
-        elif self._being_read:
-            self.notify(f"{', '.join(self._being_read)}: still being read.")
+        elif self.prompt.being_read:
+            self.notify(f"{', '.join(self.prompt.being_read)}: still being read.")
         elif not text.strip():
             self.notify(with_keys("Write something first; {prompt.send} sends it."))
         elif self.load.is_open or self.session.running is not None:
@@ -695,21 +692,6 @@ class ChatScreen(EagleScreen[None]):
         self.prompt.take()
         namespace = self.app if "app" in command.scopes else self
         await self.app.run_action(command.call(value), namespace)
-
-    @on(Prompt.Attach)
-    def _file_chosen(self, event: Prompt.Attach) -> None:
-        self._being_read.add(event.path)
-
-        def fail(error: Exception) -> None:
-            self._being_read.discard(event.path)
-            self.notify(str(error), severity="warning")
-
-        def attached(part: TurnPart) -> None:
-            self._being_read.discard(event.path)
-            self.prompt.put_in_place_of(event.name, part)
-
-        n_ctx = self.session.n_ctx
-        self.in_background(lambda: read_part(event.path, n_ctx), attached, fail)
 
     def action_editor(self) -> None:
         self.save()

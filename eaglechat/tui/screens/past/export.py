@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -22,25 +21,16 @@ from eaglechat.wire.neutral import neutralise
 from eaglechat.words import wording
 from eaglechat.words.export import Format, free_file, render
 
-
-class _Choice(NamedTuple):
-    """A row of the list."""
-
-    format: Format
-    name: str
-    explanation: str
-    is_copied: bool = False
-
-
-_CHOICES = (
-    _Choice("markdown", "Markdown", "the questions and answers, to read"),
-    _Choice("json", "JSON", "every branch with its rounds, for programs"),
-    _Choice("html", "HTML", "token colours, light or dark like the system"),
-    _Choice("markdown", "To the clipboard", "Markdown; no file is written", is_copied=True),
-)
+_CLIPBOARD = "To the clipboard"
+_CHOICES: dict[str, tuple[Format, str]] = {
+    "Markdown": ("markdown", "the questions and answers, to read"),
+    "JSON": ("json", "every branch with its rounds, for programs"),
+    "HTML": ("html", "token colours, light or dark like the system"),
+    _CLIPBOARD: ("markdown", "Markdown; no file is written"),
+}
 
 
-class ExportScreen(ListDialog[None, _Choice]):
+class ExportScreen(ListDialog[None, str]):
     """Exports a chat to a new file, or to the clipboard."""
 
     HEADING = "Export the chat"
@@ -60,35 +50,36 @@ class ExportScreen(ListDialog[None, _Choice]):
         yield Input(_here(), id="folder", compact=True)
 
     def on_mount(self) -> None:
-        named = (one for one in _CHOICES if one.format == self._format)
+        named = (name for name, (format, _) in _CHOICES.items() if format == self._format)
         rows = (
-            (one, Content.assemble((f"{one.name:<20}", "bold"), (one.explanation, MUTED)))
-            for one in _CHOICES
+            (name, Content.assemble((f"{name:<20}", "bold"), (explanation, MUTED)))
+            for name, (_, explanation) in _CHOICES.items()
         )
         self.fill(rows, next(named, None))
         if self._format is not None:
             self._write()
 
-    def choose(self, thing: _Choice | None) -> None:
+    def choose(self, thing: str | None) -> None:
         self._write()
 
     @on(Input.Submitted, "#folder")
     def _write(self) -> None:
-        choice = self.highlighted or _CHOICES[0]
+        chosen = self.highlighted or next(iter(_CHOICES))
+        format = _CHOICES[chosen][0]
         with_reasoning = self.query_one(Knob).chosen == "on"
         folder = self.query_one(Input).value
 
         def export() -> str | Path:
             """Returns the text to copy, or the file."""
             chat = self._read()
-            content = render(chat, choice.format, with_reasoning=with_reasoning)
-            if choice.is_copied:
+            content = render(chat, format, with_reasoning=with_reasoning)
+            if chosen == _CLIPBOARD:
                 return neutralise(content.decode())
             try:
                 place = Path(folder).expanduser()
             except RuntimeError as error:
                 raise OSError(str(error)) from error
-            file = free_file(place, chat.heading, choice.format)
+            file = free_file(place, chat.heading, format)
             write_atomically(file, content)
             return file
 

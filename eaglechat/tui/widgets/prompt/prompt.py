@@ -22,6 +22,7 @@ from eaglechat.chat.writing.files import (
     as_typed,
     fitting,
     list_directory,
+    read_part,
     typed_path,
 )
 from eaglechat.chat.writing.question import Marks, pasted, text_of
@@ -102,22 +103,17 @@ class Prompt(TextArea):
 
         text: str
 
-    @dataclass
-    class Attach(Message):
-        """The user chose a file. Its name is in the text until the file is read."""
-
-        path: str
-        name: str
-
     def __init__(
         self,
         *,
         in_background: Callable[..., object],
         may_be_command: Callable[[], bool],
         choices: Choices,
+        n_ctx: Callable[[], int],
         placeholder: str = "",
     ) -> None:
-        """`in_background` is that of the screen."""
+        """`in_background` is that of the screen; `n_ctx` gives the length of the context in tokens,
+        0 if it is not known."""
         super().__init__(
             id="prompt",
             placeholder=placeholder,
@@ -134,7 +130,9 @@ class Prompt(TextArea):
         self.completions = Completions(self._take_clicked)
         """The screen shows them above it."""
         self._in_background, self._may_be_command = in_background, may_be_command
-        self._choices = choices
+        self._choices, self._n_ctx = choices, n_ctx
+        self.being_read: set[str] = set()
+        """Paths of attached files that are still being read."""
         self._listed: dict[str, tuple[Listed, ...]] = {}
         """The directories of the path that is being typed; empty until they are read."""
         self._declined: tuple[int, int] | None = None
@@ -204,14 +202,25 @@ class Prompt(TextArea):
         if event.chain == 2 and self._mark_at(self.get_target_document_location(event)):
             self.action_open_part()
 
-    def put_in_place_of(self, text: str, part: TurnPart) -> None:
-        """Replace a text by the mark of a part; if the text is gone, add the mark at the end."""
-        mark = self.marks.hold(part)
-        for row, line in enumerate(self.document.lines):
-            if (column := line.find(text)) >= 0:
-                self.replace(mark, (row, column), (row, column + len(text)))
-                return
-        self.insert(mark, self.document.end)
+    def _read_in(self, path: str, name: str) -> None:
+        """Read a file; its name in the text becomes a mark, which stands at the end if the name is
+        gone."""
+
+        def fail(error: Exception) -> None:
+            self.being_read.discard(path)
+            self.notify(str(error), severity="warning")
+
+        def attached(part: TurnPart) -> None:
+            self.being_read.discard(path)
+            mark = self.marks.hold(part)
+            for row, line in enumerate(self.document.lines):
+                if (column := line.find(name)) >= 0:
+                    self.replace(mark, (row, column), (row, column + len(name)))
+                    return
+            self.insert(mark, self.document.end)
+
+        self.being_read.add(path)
+        self._in_background(partial(read_part, path, self._n_ctx()), attached, fail)
 
     def take(self) -> None:
         """Remember the text, which was sent, and clear the prompt."""
@@ -348,7 +357,7 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         self.replace(completion.text, (row, start), (row, column), maintain_selection_offset=False)
         if completion.path:
-            self.post_message(self.Attach(completion.path, completion.text))
+            self._read_in(completion.path, completion.text)
         self.complete()
 
     def _walk(self, step: int) -> bool:
