@@ -35,7 +35,8 @@ from eaglechat.wire.protocol import (
 )
 from eaglechat.wire.records import NGRAM, FinishReason, Part, Round, SpeculationOff
 from eaglechat.wire.stats import SpeculationStats, who_drafted
-from eaglechat.words import headline, statistics
+from eaglechat.words import statistics
+from eaglechat.words.headline import headline_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -244,7 +245,7 @@ class FinishedReply:
             "left_out": info.left_out,
             "context": {"size": info.n_ctx or None, "used": recording.n_past or None},
             "speculation": self._speculation() if self._counts_drafts else None,
-            "against_plain": headline.in_json(headline.headline_of(recording)),
+            "against_plain": headline_of(recording).in_json(),
             "parts": {
                 part.value: statistics.part_in_json(own) for part, own in recording.by_part.items()
             },

@@ -15,7 +15,7 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
 from eaglechat.chat.writing.question import shown, text_of, tokens_about
-from eaglechat.words import headline, numbers, wording
+from eaglechat.words import numbers, wording
 from eaglechat.words.statistics import of_part, summary
 
 _LONGEST_TITLE = 40
@@ -159,9 +159,9 @@ def _said(session: ChatSession) -> Iterator[tuple[str, str]]:
     if shown is None or not shown.rounds:
         return
     known, unreported = numbers.headline(session), numbers.unreported(session)
-    said = f"{headline.times(known)} {headline.beside_times(known)}".strip()
-    yield "speed", ", ".join(filter(None, (said, headline.of_most(known), headline.speed(known))))
-    if plain := headline.plain_speed(known):
+    said = f"{known.times()} {known.beside_times()}".strip()
+    yield "speed", ", ".join(filter(None, (said, known.of_most(), known.speed())))
+    if plain := known.plain_speed():
         yield "plain", f"{plain}, measured in plain rounds of this reply"
     drafts = [unreported] if unreported else summary(shown.measured, is_over=False)
     yield from zip(("drafts", ""), drafts, strict=False)

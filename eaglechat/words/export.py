@@ -20,7 +20,7 @@ from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.turns import Question, Reply, Turn
 from eaglechat.wire.records import DraftToken, Part, Round
-from eaglechat.words import headline
+from eaglechat.words.headline import headline_of
 from eaglechat.words.statistics import ENDINGS, speculation_in_json, summary, timings_in_json
 from eaglechat.words.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
 
@@ -255,7 +255,7 @@ def _recorded(recording: Recording, with_reasoning: bool) -> dict[str, Any]:
         "terms": recording.terms,
         "end": end,
         "stats": {**speculation_in_json(recording.stats), **timings_in_json(recording.measured)},
-        "against_plain": headline.in_json(headline.headline_of(recording)),
+        "against_plain": headline_of(recording).in_json(),
         "rounds": [round_ for round_ in rounds if round_ is not None],
     }
 

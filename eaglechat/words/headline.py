@@ -54,6 +54,63 @@ class Headline:
         """None if there is none to tell."""
         return self.gain.verdict if self.gain else None
 
+    def in_short(self) -> str:
+        """The headline in a few words; empty while there is nothing to say."""
+        if self.gain is None:
+            return _SILENT[self.state]
+        plain, verdict = self._plain(), self.verdict
+        if verdict == "same":
+            return f"same as {plain}"
+        if verdict == "unclear":
+            return f"can't tell yet: {figure(self.gain.speed_up, self.gain.error)}"
+        said = f"{self.times()} {plain}{self._slower()}"
+        return ", ".join(filter(None, (said, self.of_most())))
+
+    def times(self) -> str:
+        """The speed-up as a number; empty unless it is faster or slower."""
+        if self.gain is None or self.verdict not in ("faster", "slower"):
+            return ""
+        return figure(self.gain.speed_up, self.gain.error).split()[0]
+
+    def of_most(self) -> str:
+        """`of 2.3x at most here`; empty if that is not known, and beside a gain that it says
+        nothing of."""
+        gain, most = self.gain, self.most
+        if gain is None or most is None or self.verdict != "faster" or most <= gain.speed_up:
+            return ""
+        return f"of {about_times(most)} at most here"
+
+    def beside_times(self) -> str:
+        """What stands beside that number where it is drawn large."""
+        if self.gain is None or not self.times():
+            return self.in_short()
+        error = figure(self.gain.speed_up, self.gain.error).split()[1]
+        return f"{self._plain()} {error}{self._slower()}"
+
+    def speed(self) -> str:
+        """The reply's own speed; empty while it is not known."""
+        return tokens_per_second(self.tokens_per_second)
+
+    def plain_speed(self) -> str:
+        """That of plain decoding beside which a reply that drafts stands; empty if not known."""
+        return tokens_per_second(None if self.state == "plain" else self.plain_per_second)
+
+    def in_json(self) -> dict[str, Any]:
+        """The object `against_plain` of `run --json` and of exported chats."""
+        gain = self.gain
+        return {
+            "verdict": self.verdict or self.state,
+            "speed_up": gain.speed_up if gain else None,
+            "error": gain.error if gain else None,
+            "plain_tokens_per_second": self.plain_per_second,
+        }
+
+    def _plain(self) -> str:
+        return f"plain {self.of}".rstrip()
+
+    def _slower(self) -> str:
+        return ", slower" if self.verdict == "slower" else ""
+
 
 def headline_of(
     recording: Recording, info: PairInfo | None = None, *, is_over: bool = True
@@ -76,69 +133,3 @@ def headline_of(
         return headline("told", rate, gain, plain)
     is_own = not recording.terms.engine
     return headline("measuring" if is_own and not is_over else "not measured", rate)
-
-
-def in_short(headline: Headline) -> str:
-    """The headline in a few words; empty while there is nothing to say."""
-    if headline.gain is None:
-        return _SILENT[headline.state]
-    plain, verdict = _plain(headline), headline.verdict
-    if verdict == "same":
-        return f"same as {plain}"
-    if verdict == "unclear":
-        return f"can't tell yet: {figure(headline.gain.speed_up, headline.gain.error)}"
-    said = f"{times(headline)} {plain}{_slower(headline)}"
-    return ", ".join(filter(None, (said, of_most(headline))))
-
-
-def times(headline: Headline) -> str:
-    """The speed-up as a number; empty unless it is faster or slower."""
-    if headline.gain is None or headline.verdict not in ("faster", "slower"):
-        return ""
-    return figure(headline.gain.speed_up, headline.gain.error).split()[0]
-
-
-def of_most(headline: Headline) -> str:
-    """`of 2.3x at most here`; empty if that is not known, and beside a gain that it says nothing
-    of."""
-    gain, most = headline.gain, headline.most
-    if gain is None or most is None or headline.verdict != "faster" or most <= gain.speed_up:
-        return ""
-    return f"of {about_times(most)} at most here"
-
-
-def beside_times(headline: Headline) -> str:
-    """What stands beside that number where it is drawn large."""
-    if headline.gain is None or not times(headline):
-        return in_short(headline)
-    error = figure(headline.gain.speed_up, headline.gain.error).split()[1]
-    return f"{_plain(headline)} {error}{_slower(headline)}"
-
-
-def speed(headline: Headline) -> str:
-    """The reply's own speed; empty while it is not known."""
-    return tokens_per_second(headline.tokens_per_second)
-
-
-def plain_speed(headline: Headline) -> str:
-    """The speed of plain decoding beside which a reply that drafts stands; empty if not known."""
-    return tokens_per_second(None if headline.state == "plain" else headline.plain_per_second)
-
-
-def in_json(headline: Headline) -> dict[str, Any]:
-    """The object `against_plain` of `run --json` and of exported chats."""
-    gain = headline.gain
-    return {
-        "verdict": headline.verdict or headline.state,
-        "speed_up": gain.speed_up if gain else None,
-        "error": gain.error if gain else None,
-        "plain_tokens_per_second": headline.plain_per_second,
-    }
-
-
-def _plain(headline: Headline) -> str:
-    return f"plain {headline.of}".rstrip()
-
-
-def _slower(headline: Headline) -> str:
-    return ", slower" if headline.verdict == "slower" else ""

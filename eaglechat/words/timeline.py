@@ -18,7 +18,7 @@ from eaglechat.wire.protocol import Capabilities, Loading, PairInfo
 from eaglechat.wire.records import FinishReason, Part, Prefill
 from eaglechat.wire.worker import Died
 from eaglechat.words import wording
-from eaglechat.words.headline import headline_of, in_short
+from eaglechat.words.headline import headline_of
 from eaglechat.words.statistics import ENDINGS, of_part
 from eaglechat.words.wording import plural, tokens_per_second
 
@@ -55,7 +55,7 @@ class Entry:
             return ", ".join(filter(None, (*took, of_part(part))))
         headline = headline_of(self.recording)
         is_told = headline.verdict is not None or headline.state == "repeats"
-        return f"{in_short(headline)} · {self.note}" if is_told else self.note
+        return f"{headline.in_short()} · {self.note}" if is_told else self.note
 
 
 def entries(session: ChatSession) -> Iterator[Entry]:

@@ -13,7 +13,6 @@ from eaglechat.hub.local.speeds import FEWEST_REPLIES, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import MeasuredGain
 from eaglechat.wire.records import AutoDraft, AutoReason, Round
-from eaglechat.words import headline as words
 from eaglechat.words.headline import Headline, headline_of
 from eaglechat.words.numbers import headline as headline_on_show
 from tests.chat.headless import Headless, reopened
@@ -48,7 +47,7 @@ def test_a_reply_is_compared_with_its_own_plain_rounds(
     assert headline.gain is not None
     speed_up = headline.gain.speed_up
     assert headline.tokens_per_second == pytest.approx(100.0 * speed_up)
-    assert words.in_json(headline)["verdict"] == verdict
+    assert headline.in_json()["verdict"] == verdict
 
 
 def test_what_auto_spends_on_its_draft_in_plain_rounds_counts_against_it() -> None:
@@ -115,8 +114,8 @@ def test_the_headline_names_what_plain_is(
     gain: tuple[float, float], said: str, beside: str
 ) -> None:
     headline = Headline("told", 140.0, MeasuredGain(*gain), 100.0, "Q4_0")
-    assert (words.in_short(headline), words.beside_times(headline)) == (said, beside)
-    assert (words.speed(headline), words.plain_speed(headline)) == ("140 tok/s", "100 tok/s")
+    assert (headline.in_short(), headline.beside_times()) == (said, beside)
+    assert (headline.speed(), headline.plain_speed()) == ("140 tok/s", "100 tok/s")
 
 
 def test_replies_add_up_what_was_measured_in_them(
@@ -158,7 +157,7 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
     assert headline.verdict == "faster"
     assert headline.of
     note = chat.entries[-1].below()
-    said = words.in_short(dataclasses.replace(headline, of=""))
+    said = dataclasses.replace(headline, of="").in_short()
     assert note is not None
     assert note.startswith(said)
     assert chat.session.shown is not None
@@ -189,4 +188,4 @@ def test_a_chat_has_the_same_headline_everywhere_and_when_it_is_opened_again(
 def test_a_speed_up_stands_beside_what_can_be_reached(
     gain: MeasuredGain, most: float | None, said: str
 ) -> None:
-    assert words.in_short(Headline("told", 40.0, gain, 29.0, "F16", most)) == said
+    assert Headline("told", 40.0, gain, 29.0, "F16", most).in_short() == said

@@ -23,7 +23,7 @@ from eaglechat.hub.local.pairs import builtin_pair
 from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol as p
 from eaglechat.wire.gain import student_t
-from eaglechat.words.headline import headline_of, in_short
+from eaglechat.words.headline import headline_of
 
 _AROUND = 2
 """Plain replies before a reply, and after it."""
@@ -70,7 +70,7 @@ def _compared(
     reference = _speed(reply) / fmean(around)
     n = len(around)
     error = student_t(n - 1) * stdev(around) / sqrt(n) / fmean(around) * reference
-    cells = [str(length), in_short(headline), "", f"{reference:.3f} ±{error:.3f}", "", ""]
+    cells = [str(length), headline.in_short(), "", f"{reference:.3f} ±{error:.3f}", "", ""]
     gain, difference = headline.gain, None
     if gain is not None and gain.error is not None:
         difference = gain.speed_up - reference

@@ -18,9 +18,9 @@ from eaglechat.tui.themes import MUTED
 from eaglechat.wire.protocol import AUTO
 from eaglechat.wire.records import Round
 from eaglechat.wire.stats import SpeculationStats
-from eaglechat.words import headline as words
 from eaglechat.words import numbers, wording
 from eaglechat.words.bars import bar, column, round_glyph
+from eaglechat.words.headline import Headline
 from eaglechat.words.statistics import of_whole_reply
 from eaglechat.words.wording import percent
 
@@ -126,7 +126,7 @@ class Measures(Static):
             yield "", row
 
 
-def _said(session: ChatSession, known: words.Headline) -> str:
+def _said(session: ChatSession, known: Headline) -> str:
     """What there is to say of drafting beside the numbers: that there is none, or only some; and
     what helps if it is slower."""
     if off := numbers.off(session):
@@ -140,17 +140,17 @@ def _said(session: ChatSession, known: words.Headline) -> str:
     return "No draft model: n-grams only" if numbers.has_only_ngrams(session) else ""
 
 
-def speed_rows(known: words.Headline, width: int, *, is_begun: bool) -> list[Content]:
+def speed_rows(known: Headline, width: int, *, is_begun: bool) -> list[Content]:
     """The speed-up, large if it is a number and fits, and beside it the speeds that it is made of:
     three rows. `is_begun` says whether there is a reply."""
-    times = words.times(known)
-    said, own, plain = words.beside_times(known), words.speed(known), words.plain_speed(known)
-    plain, most = f"plain {plain}" if plain else "", words.of_most(known)
+    times = known.times()
+    said, own, plain = known.beside_times(), known.speed(), known.plain_speed()
+    plain, most = f"plain {plain}" if plain else "", known.of_most()
     if times and most:
         own, plain = f"{own}, {plain.rpartition(' ')[0]}", most
     if not times or 3 * len(times) + len(_GAP) + max(len(said), len(plain)) > width:
         times = ""
-        said = words.in_short(known) or ("too few rounds yet" if is_begun else "no reply yet")
+        said = known.in_short() or ("too few rounds yet" if is_begun else "no reply yet")
     verdict = VERDICTS.get(known.verdict or "", VALUE)
     beside = (said, verdict), (own, VALUE), (plain, MUTED)
     places = [3 * _KEYS.index(one) for one in times]
@@ -161,7 +161,7 @@ def speed_rows(known: words.Headline, width: int, *, is_begun: bool) -> list[Con
     ]
 
 
-def chart_rows(rounds: Sequence[Round], known: words.Headline, width: int) -> list[Content]:
+def chart_rows(rounds: Sequence[Round], known: Headline, width: int) -> list[Content]:
     """Tokens per second over the reply in three rows, oldest at the left. The lowest row is full
     where the reply was as fast as plain decoding; what is above it was gained, and the line there
     is plain."""
@@ -321,9 +321,9 @@ def _parts(session: ChatSession) -> Iterator[Content]:
     off, unreported = numbers.off(session), numbers.unreported(session)
     if off:
         yield Content.styled("speculation off", VALUE)
-    elif not unreported and (said := words.in_short(known)):
+    elif not unreported and (said := known.in_short()):
         yield Content.styled(said, VERDICTS.get(known.verdict or "", VALUE))
-    if speed := words.speed(known):
+    if speed := known.speed():
         rate, unit = speed.split(" ")
         yield Content.assemble((rate, VALUE), f" {unit}")
     if off:
