@@ -6,7 +6,6 @@ that an entry may not have is reported, and costs it nothing else.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +16,6 @@ from eaglechat import paths
 from eaglechat.hub.references import ModelSource, RepoName
 from eaglechat.settings.config_file import Problem
 from eaglechat.wire.drafters import DrafterKind
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SHIPPED = Path(__file__).with_name("catalogue.toml")
 
@@ -100,7 +94,7 @@ def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
 def read(path: Path) -> tuple[list[CatalogueEntry], list[Problem]]:
     """The entries of one file, and its problems."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = msgspec.toml.decode(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return [], []
     except (OSError, ValueError, RecursionError) as error:

@@ -7,7 +7,6 @@ comments.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -27,11 +26,6 @@ from eaglechat.settings.description import (
     written,
 )
 from eaglechat.settings.model import TABLES, ServerSettings, Settings
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _BOM = "\ufeff"
 """The byte order mark that editors on Windows put at the beginning of a file."""
@@ -60,7 +54,7 @@ class Problem:
 def load(path: Path) -> tuple[Settings, list[Problem]]:
     """Read a configuration file. If it is missing, all settings have their defaults."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        raw = msgspec.toml.decode(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Settings(), []
     except (OSError, ValueError, RecursionError) as error:

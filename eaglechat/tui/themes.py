@@ -8,7 +8,6 @@ of token `$token-<kind>` (a colour) and `$token-<kind>-style` (a text style).
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,11 +23,6 @@ from textual.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
 
 from eaglechat.settings.config_file import Problem
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FALLBACK_THEME = "eagle-dark"
 MUTED = "$foreground-muted"
@@ -118,7 +112,7 @@ def choose_theme(name: str, loaded: Sequence[Theme]) -> Theme:
 def read_theme(file: Path) -> Theme | Problem:
     """Read and check one theme file. Only the first problem is told."""
     try:
-        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+        raw = msgspec.toml.decode(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         return _problem(file, "", f"cannot be read ({getattr(error, 'strerror', None) or error})")
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from html import escape
 from itertools import chain, count
@@ -23,12 +22,6 @@ from eaglechat.wire.records import DraftToken, Part, Round
 from eaglechat.words.headline import headline_of
 from eaglechat.words.statistics import ENDINGS, speculation_in_json, summary, timings_in_json
 from eaglechat.words.wording import KINDS_OF_TOKENS, VISIBLE_WHITESPACE
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 Format = Literal["markdown", "json", "html"]
 SUFFIXES: dict[Format, str] = {"markdown": ".md", "json": ".json", "html": ".html"}
@@ -158,7 +151,7 @@ def page(chat: SavedChat, with_reasoning: bool = False) -> str:
 
 def _rules(theme: str) -> str:
     """The style rules for the colours of a shipped theme."""
-    raw: dict[str, Any] = tomllib.loads(
+    raw: dict[str, Any] = msgspec.toml.decode(
         (paths.builtin_themes_dir() / f"{theme}.toml").read_text("utf-8")
     )
     rules = f"body {{ background: {raw['background']}; color: {raw['foreground']} }}\n"

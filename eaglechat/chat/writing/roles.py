@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from eaglechat.settings.description import WrongValueError, check, describe
 from eaglechat.settings.model import Settings
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 NO_ROLE = "none"
 """The name that stands for no role."""
@@ -85,7 +81,7 @@ def read_role(file: Path) -> Role | str:
             content = stream.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             return f"{file} is longer than {_MOST_BYTES:,} bytes"
-        table = tomllib.loads(content.decode("utf-8"))
+        table = msgspec.toml.decode(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         return f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
     description = table.pop("description", "")
