@@ -7,7 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from rich.table import Table
 from rich.text import Text
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -25,13 +25,11 @@ Shown = TypeVar("Shown", bound=Content | Row)
 class TextDialog(EagleModal[Result]):
     """A text to read, which scrolls."""
 
+    scroll = getters.query_one(VerticalScroll)
+
     def content(self) -> ComposeResult:
         with VerticalScroll(classes="dialog-text"):
             yield Static(id="text", markup=False)
-
-    @property
-    def scroll(self) -> VerticalScroll:
-        return self.query_one(VerticalScroll)
 
     def show(self, text: str | Content) -> None:
         self.query_one("#text", Static).update(text)
@@ -108,6 +106,7 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
     SAYS: ClassVar[str] = ""
     """What the line says at first."""
 
+    words, rows = getters.query_one(Filter), getters.query_one(Rows)
     things: tuple[Thing | None, ...] = ()
     """What the rows stand for; None for a heading."""
 
@@ -119,14 +118,6 @@ class ListDialog(EagleModal[Result], Generic[Result, Thing]):
         said.display = bool(self.SAYS)
         yield said
         yield rows
-
-    @property
-    def words(self) -> Filter:
-        return self.query_one(Filter)
-
-    @property
-    def rows(self) -> Rows:
-        return self.query_one(Rows)
 
     def on_mount(self) -> None:
         self.set_focus(self.words if self.PLACEHOLDER else self.rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -124,6 +124,7 @@ class ChatScreen(EagleScreen[None]):
 
     session: ChatSession
     """Made when the screen is composed, before its widgets."""
+    transcript, prompt = getters.query_one(Transcript), getters.query_one(Prompt)
 
     def __init__(
         self,
@@ -275,14 +276,6 @@ class ChatScreen(EagleScreen[None]):
             self.set_class(not interface.show_panel, "-panel-hidden")
         self._fit(self.size)
         self.changed()
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.query_one("#transcript", Transcript)
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.query_one(Prompt)
 
     async def typed(self, event: events.Key) -> None:
         if event.is_printable and event.character:
