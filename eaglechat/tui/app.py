@@ -52,7 +52,6 @@ from eaglechat.wire.protocol import Auto
 
 if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
-    from eaglechat.chat.store import ChatStore
     from eaglechat.tui.screens.more import MoreScreen
 
 INSTALL_LOOKS_PER_SECOND = 1
@@ -128,7 +127,8 @@ class EagleApp(App[None]):
             resume=self.resume,
             models_changed=Signal(self, "models"),
             chats_changed=Signal(self, "chats"),
-            open_chats=lambda: self._open_chats(chats_file),
+            chats_file=chats_file,
+            say_of_chats=self._say_of_chats,
             typed_ahead=[],
             away=Away(
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
@@ -206,11 +206,6 @@ class EagleApp(App[None]):
         if self._start is not None:
             self.open_chat(self._start)
 
-    def _open_chats(self, file: Path) -> ChatStore:
-        from eaglechat.chat.store import ChatStore
-
-        return ChatStore(file, self._say_of_chats)
-
     def _say_of_chats(self, sentence: str) -> None:
         with suppress(RuntimeError):  # the app ended meanwhile
             self.call_later(self.notify, sentence, severity="warning", timeout=20)
@@ -264,11 +259,6 @@ class EagleApp(App[None]):
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
-    def _open_menu(self) -> None:
-        self._back_to_menu()
-        # What was typed led to the chat that was left.
-        self.screen.query_one(Filter).clear()
-
     def open_chat(
         self, pair: Pair, saved: SavedChat | None = None, *, only_reads: bool = False
     ) -> None:
@@ -290,7 +280,12 @@ class EagleApp(App[None]):
             then()
 
     def open_menu(self) -> None:
-        self.leave_chat(self._open_menu)
+        def open_it() -> None:
+            self._back_to_menu()
+            # What was typed led to the chat that was left.
+            self.screen.query_one(Filter).clear()
+
+        self.leave_chat(open_it)
 
     def load_instead(self, pair: Pair) -> None:
         def load() -> None:

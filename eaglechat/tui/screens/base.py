@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from rich.cells import cell_len
-from textual import events
+from textual import events, getters
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.containers import Vertical
@@ -253,6 +253,7 @@ class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     BINDINGS = bindings_of("dialog")
     HEADING: ClassVar[str] = ""
     KEYS: ClassVar[str] = "{dialog.back} back"
+    frame = getters.query_one(Frame)
 
     def compose(self) -> ComposeResult:
         with Frame(classes="dialog") as frame:
@@ -264,12 +265,6 @@ class EagleModal(ModalScreen[Result], EagleScreen[Result]):
     def content(self) -> ComposeResult:
         """What stands in the frame."""
         raise NotImplementedError
-
-    def head(self, title: str) -> None:
-        self.query_one(Frame).border_title = title
-
-    def offer(self, keys: str) -> None:
-        self.query_one(Frame).offer(keys)
 
     def action_back(self) -> None:
         self.dismiss()

@@ -67,14 +67,14 @@ class Ask(TextDialog[str]):
         yield from super().content()
 
     def on_mount(self) -> None:
-        self.head(self._title)
+        self.frame.border_title = self._title
         self.show(self._text)
         if self._written is not None:
             self.query_one(Field).focus()
-            self.offer(f"{ENTER} takes it, {{dialog.back}} back")
+            self.frame.offer(f"{ENTER} takes it, {{dialog.back}} back")
         else:
             self.scroll.focus()
-            self.offer(
+            self.frame.offer(
                 f"{{dialog.agree}} {self._does}, {{dialog.back}} cancels"
                 if self._does
                 else f"{ENTER} closes"

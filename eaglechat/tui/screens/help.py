@@ -91,7 +91,7 @@ class HelpScreen(ListDialog[Callable[[], object], Entry]):
     def _say_what_enter_does(self) -> None:
         runs = self.highlighted is not None and self.highlighted.run is not None
         said = "{list.choose} runs it, {dialog.back} closes" if runs else "{dialog.back} closes"
-        self.offer(said)
+        self.frame.offer(said)
 
     def choose(self, thing: Entry | None) -> None:
         if thing is not None and thing.run is not None:

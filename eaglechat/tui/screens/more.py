@@ -50,8 +50,8 @@ class MoreScreen(EagleModal[None]):
             yield from map(Static, self._columns)
 
     def on_mount(self) -> None:
-        self.head(f"{key_of('app.leader')}, then")
-        self.offer(f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back")
+        self.frame.border_title = f"{key_of('app.leader')}, then"
+        self.frame.offer(f"{name_of(SEARCH_KEY)} searches everything, {{dialog.back}} back")
 
     def chosen_by(self, key: str) -> Active | None:
         return next((one for one in self._held if key.lower() in _seconds(one)), None)

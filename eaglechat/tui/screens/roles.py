@@ -47,7 +47,7 @@ class RolesScreen(ListDialog[str, str]):
         )
         self.fill(self.fitting(rows))
         does = "{list.choose} chooses" if self.highlighted else "{list.choose} writes it"
-        self.offer(f"{does}, {{chat.editor}} edits the file, {{dialog.back}} back")
+        self.frame.offer(f"{does}, {{chat.editor}} edits the file, {{dialog.back}} back")
 
     def choose(self, thing: str | None) -> None:
         if thing is not None:

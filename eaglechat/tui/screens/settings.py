@@ -51,7 +51,7 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
         yield Static(id="meaning", classes="muted", markup=False)
 
     def on_mount(self) -> None:
-        self.head(f"Settings, saved in {self._settings.file}")
+        self.frame.border_title = f"Settings, saved in {self._settings.file}"
         self.go_to(self._at)
 
     # Showing

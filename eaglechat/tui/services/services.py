@@ -49,14 +49,18 @@ class Services:
     """Published when models were installed or deleted."""
     chats_changed: Signal[None]
     """Published when those of earlier versions were taken over."""
-    open_chats: Callable[[], ChatStore]
+    chats_file: Path
+    say_of_chats: Callable[[str], None]
     typed_ahead: list[TurnPart]
     """What was typed for a chat that is not there: the next prompt begins with it."""
     away: Away
 
     @cached_property
     def chats(self) -> ChatStore:
-        return self.open_chats()
+        # The menu is shown before this is read.
+        from eaglechat.chat.store import ChatStore  # noqa: PLC0415
+
+        return ChatStore(self.chats_file, self.say_of_chats)
 
     def as_chosen(self, pair: Pair) -> Pair:
         """The pair with the draft length that a chat begins with, if it is not the settings'."""

@@ -91,7 +91,9 @@ class InsideScreen(TextDialog[None]):
         elif state != self._drawn:
             is_another = self._drawn is None or self._drawn[:2] != state[:2]
             self._drawn = state
-            self.head(f"Round {index + 1:,} of {len(rounds):,}{' so far' * is_written}")
+            self.frame.border_title = (
+                f"Round {index + 1:,} of {len(rounds):,}{' so far' * is_written}"
+            )
             if is_another:
                 self.show(self._drawn_round(rounds[index]))
                 self.scroll.scroll_home(animate=False)

@@ -36,7 +36,7 @@ class PlanScreen(TextDialog[bool]):
         self._is_busy = False
 
     def on_mount(self) -> None:
-        self.head(f"Install {self._entry.name}")
+        self.frame.border_title = f"Install {self._entry.name}"
         self.scroll.focus()
         self.action_go()
 
@@ -83,7 +83,7 @@ class PlanScreen(TextDialog[bool]):
         if plan is not None and not self._trouble and 0 < plan.bytes_missing < plan.bytes_total:
             does = "resumes"
         can = "" if self._is_busy else f"{ENTER} {does}, "
-        self.offer(f"{can}{{dialog.back}} back")
+        self.frame.offer(f"{can}{{dialog.back}} back")
 
     def _memory(self) -> Content:
         facts = self._facts
