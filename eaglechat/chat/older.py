@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import accumulate, islice, pairwise
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from eaglechat.chat.packing import cut
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms, TurnPart, text_alone
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
@@ -279,11 +280,10 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
         columns.ids, columns.lengths, columns.origins, columns.emitted_by, columns.parts,
         strict=True,
     )  # fmt: skip
-    lengths = (max(length or 0, 0) for length in columns.draft_lengths)
-    cuts = pairwise(accumulate(lengths, initial=0))
+    lengths = [max(length or 0, 0) for length in columns.draft_lengths]
     drafted = zip(
         columns.draft_ids, columns.draft_lengths,
-        [columns.draft_text[start:end] for start, end in cuts],
+        cut(columns.draft_text, lengths),
         columns.probabilities, columns.parents, columns.drafted_by,
         strict=True,
     )  # fmt: skip

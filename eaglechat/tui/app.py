@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from eaglechat.chat.saved_chat import SavedChat
     from eaglechat.tui.screens.more import MoreScreen
 
-INSTALL_LOOKS_PER_SECOND = 1
 COLUMNS_AFTER_S = 0.4
 """The leader's key shows its columns when no second key has come for so long."""
 _SAFE_LINES = SafeLines()
@@ -194,7 +193,7 @@ class EagleApp(App[None]):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
         self.services.away.show("")
-        self.set_interval(1 / INSTALL_LOOKS_PER_SECOND, self._announce_installs)
+        self.set_interval(1.0, self._announce_installs)
         self.services.settings.changed.subscribe(self, self._follow_settings)
         if self._notices:
             self.notify(

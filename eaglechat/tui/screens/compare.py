@@ -219,8 +219,17 @@ class CompareScreen(EagleScreen[Speculation]):
             lines += [Content(""), *map(Content, aligned(by_prompt, range(1, len(by_prompt[0]))))]
         if result is not None and (most := at_most(self._info, result.best)):
             lines += [Content(""), Content.styled(most, MUTED)]
-        said = (Content(self._said()), Content.styled(self._advice(), MUTED))
-        lines += [Content(""), *filter(None, said)]
+        advice, failure = "", comparison.failure
+        if result is None:
+            said = self._progress()
+        elif failure is not None:
+            said = wording.sentence(failure.message)
+        else:
+            best, said = self._best, comparing.sentence(result)
+            does = f"drafts with {comparing.name(best)}" if best.enabled else "decodes plainly"
+            does = f"keeps {comparing.name(best)}" if best == self._now else does
+            advice = with_keys(f"{{compare.use}} {does}.")
+        lines += [Content(""), Content(said), *filter(None, [Content.styled(advice, MUTED)])]
         self.query_one("#lanes", Static).update(Content("\n").join(lines))
         behind, ahead = "", ""
         if result is None:
@@ -233,20 +242,6 @@ class CompareScreen(EagleScreen[Speculation]):
             Content.assemble(behind, (mark, "$primary"), (ahead, "$foreground-muted"))
         )
         self.query_one("#text", VerticalScroll).scroll_end(animate=False)
-
-    def _said(self) -> str:
-        if self._result is None:
-            return self._progress()
-        failure = self._comparison.failure
-        return wording.sentence(failure.message) if failure else comparing.sentence(self._result)
-
-    def _advice(self) -> str:
-        if self._result is None or self._comparison.failure is not None:
-            return ""
-        best = self._best
-        does = f"drafts with {comparing.name(best)}" if best.enabled else "decodes plainly"
-        does = f"keeps {comparing.name(best)}" if best == self._now else does
-        return with_keys(f"{{compare.use}} {does}.")
 
     def _progress(self) -> str:
         comparison = self._comparison

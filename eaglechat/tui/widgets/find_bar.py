@@ -10,6 +10,7 @@ from textual.widgets import Input, Static
 from eaglechat.chat.search import Spot, spots
 from eaglechat.chat.turns import Turn
 from eaglechat.tui.commands.keys import bindings_of, moves, run_own_key, with_keys
+from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.transcript.transcript import Aim, Transcript
 
 
@@ -26,13 +27,13 @@ class FindBar(Input):
         self,
         transcript: Transcript,
         path: Callable[[], Sequence[Turn]],
-        end: Callable[[], None],
+        prompt: Prompt,
     ) -> None:
-        """`path` gives the turns to search; `end` closes the bar."""
+        """`path` gives the turns to search. When the bar is closed, the prompt has the focus."""
         hint = with_keys("find in this chat; arrows step, {dialog.back} goes back")
         super().__init__(compact=True, placeholder=hint)
         self.found = Static(id="found", markup=False)
-        self._transcript, self._path, self._end = transcript, path, end
+        self._transcript, self._path, self._prompt = transcript, path, prompt
         self._spots: list[Spot] = []
         self._shown = 0
         """The index of the spot that is shown."""
@@ -55,12 +56,15 @@ class FindBar(Input):
         # `focus` would take effect only after the keys that are already queued.
         self.screen.set_focus(self)
         self._find()
+        self.screen.refresh_bindings()
 
     def close(self) -> None:
         """Hide the bar, and stay at the passage that is shown."""
         self._transcript.unmark()
         self._transcript.look_for("")
         self.screen.remove_class("-finding")
+        self._prompt.take_focus()
+        self.screen.refresh_bindings()
 
     async def _on_key(self, event: events.Key) -> None:
         if self.is_open:
@@ -105,4 +109,4 @@ class FindBar(Input):
             self._transcript.action_scroll_end()
         else:
             self._transcript.go(self._opened_at)
-        self._end()
+        self.close()

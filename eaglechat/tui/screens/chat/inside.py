@@ -20,7 +20,6 @@ from eaglechat.wire.records import FinishReason, Origin, Round, Token
 from eaglechat.words.bars import bar
 from eaglechat.words.wording import drafter, fitting, not_reported, plural, visible
 
-LOOKS_PER_SECOND = 8
 TOKEN_CELLS, LONG_CELLS = 16, 80
 BAR_CELLS = 8
 CONTEXT_CHARACTERS = 160
@@ -55,7 +54,7 @@ class InsideScreen(TextDialog[None]):
     def on_mount(self) -> None:
         self.scroll.focus()
         self._look()
-        self.set_interval(1 / LOOKS_PER_SECOND, self._look)
+        self.set_interval(1 / 8, self._look)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "record":

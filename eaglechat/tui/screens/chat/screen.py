@@ -68,7 +68,6 @@ from eaglechat.words import context, numbers, wording
 from eaglechat.words.export import Format
 from eaglechat.words.timeline import entries, entries_of, progress
 
-SAVES_PER_SECOND = 1
 NUMBERS_EVERY_S = 0.25
 """While a reply is written, the figures are drawn with a frame of its text, so often at most."""
 PANEL_FROM: dict[PanelPlace, tuple[int, int]] = {"beside": (100, 34), "below": (80, 34)}
@@ -184,7 +183,7 @@ class ChatScreen(EagleScreen[None]):
                 below = f"↓ new text below: {name_of('ctrl+end')}"
                 end = "screen.transcript('action_scroll_end')"
                 yield Static(f"[@click={end}]{below}[/]", id="new-below")
-                find = FindBar(transcript, lambda: self.session.turns.path, self._end_finding)
+                find = FindBar(transcript, lambda: self.session.turns.path, prompt)
                 with Horizontal(id="finding"):
                     yield find
                     yield find.found
@@ -211,7 +210,7 @@ class ChatScreen(EagleScreen[None]):
         self._show_opened()
         self._show_passage(self._saved.opened_at if self._saved else None)
         self._take_typed_ahead()
-        self.set_interval(1 / SAVES_PER_SECOND, self.save)
+        self.set_interval(1.0, self.save)
 
     # Loading the pair
 
@@ -563,15 +562,9 @@ class ChatScreen(EagleScreen[None]):
     def action_find(self) -> None:
         bar = self.query_one(FindBar)
         if bar.is_open:
-            self._end_finding()
+            bar.close()
         else:
             bar.open()
-            self.refresh_bindings()
-
-    def _end_finding(self) -> None:
-        self.query_one(FindBar).close()
-        self.prompt.take_focus()
-        self.refresh_bindings()
 
     # Asking
 
@@ -761,7 +754,7 @@ class ChatScreen(EagleScreen[None]):
         self._end_edit()
         if self.query_one(FindBar).is_open:
             # The passages it found are those of the previous chat.
-            self._end_finding()
+            self.query_one(FindBar).close()
         self.transcript.clear()
         self.set_class(bool(self.session.turns), "-reading")
         for turn in self.session.turns.path:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from eaglechat.hub.downloads.download import FileSnapshot
     from eaglechat.hub.downloads.queue import Install
 
-DRAWS_PER_SECOND = 8
 _STYLES = {
     "downloading": "$primary",
     "converting": "$secondary",
@@ -55,7 +54,7 @@ class DownloadsScreen(ListDialog[Pair, str]):
         self._shown: dict[str, Install] = {}
 
     def on_mount(self) -> None:
-        self.set_interval(1 / DRAWS_PER_SECOND, self._draw)
+        self.set_interval(1 / 8, self._draw)
         self._draw()
 
     # Drawing

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing")
 
-DEBOUNCE_S = 0.4
 _BEGIN = "Type the name of a model to chat with, or of a draft."
 _COLOURS = {"fits": "$text-success", "tight": "$text-warning", "too large": "$text-error"}
 
@@ -99,7 +98,7 @@ class SearchScreen(_FindScreen[str]):
         self.rows.loading = False
         self.fill(())
         self.say(_BEGIN)
-        self._soon = self.set_timer(DEBOUNCE_S, self._search)
+        self._soon = self.set_timer(0.4, self._search)
 
     def _search(self) -> None:
         words = self.words.value.strip()

@@ -134,6 +134,93 @@ class Known:
             words.append(drafting.badge(self.drafters))
         return " ".join(words).casefold()
 
+    # What is drawn of it
+
+    def row(self) -> Row:
+        return Row(self._drawn)
+
+    def _drawn(self, width: int) -> Content:
+        pair, news, status = self.offer.pair, self.news, self.status
+        mark, colour = self._mark()
+        cells: dict[str, Styled]
+        if pair is not None and pair.server is not None:
+            is_away = news is not None and news.trouble
+            cells = {"all": (served(pair, news), "$text-error" if is_away else MUTED)}
+        elif status is not None and status.problem and self.moving is None:
+            cells = {"all": (f"cannot run: {status.problem}", "$text-error")}
+        else:
+            judged = self.fit
+            fits = _COLOURS[judged.word if judged else None]
+            room, share = 8 if width >= 100 else 4, judged.share if judged else 0.0
+            cells = {
+                "size": (self._size(), ""),
+                "bar": ("━" * min(max(round(share * room), share > 0), room), fits),
+                "memory": ((judged.word or "?") if judged else "", fits),
+                "drafter": (self._drafts(), ""),
+                "speed": self._brings(),
+                "note": (self._note(), MUTED),
+            }
+        line = _in_columns(width, f"{mark} {self.offer.name}", "bold" if pair else "", cells)
+        return line.stylize(f"not bold {colour}", 0, 1)
+
+    def _mark(self) -> Styled:
+        pair, news = self.offer.pair, self.news
+        if self.moving is not None:
+            return "↓", "$text-accent"
+        if self.problem or (news is not None and news.trouble):
+            return "✗", "$text-error"
+        if pair is not None and pair.server is not None:
+            served_model = news.found.model(pair.model) if news and news.found else None
+            is_ready = news is not None and (served_model is None or served_model.is_ready)
+            return ("●", "$text-success") if is_ready else ("○", MUTED)
+        if self.status is not None and self.status.target is not None:
+            return "●", "$text-success"
+        return ("↓" if self.offer.state == "partly" else "○"), MUTED
+
+    def _size(self) -> str:
+        """The size of a pair's files; a plus stands for a draft of unknown size."""
+        if self.status is not None:
+            headers = (self.status.target, self.status.draft)
+            size = sum(header.size_bytes for header in headers if header is not None)
+            return f"{format_bytes(size)} " if size else ""
+        if self.moving is not None:
+            return f"{format_bytes(self.moving.bytes_total)} "
+        entry, seen = self.offer.entry, self.seen_bytes
+        if entry is None or seen is None:
+            return ""
+        return f"{format_bytes(seen)}{' ' if entry.size else '+'}"
+
+    def _drafts(self) -> str:
+        if self.drafters is not None:
+            return drafting.badge(self.drafters)
+        # Which kind its draft is, its header will say.
+        entry = self.offer.entry
+        return "a draft" if entry is not None and entry.draft.repo else ""
+
+    def _brings(self) -> Styled:
+        """How fast drafting makes it, in plain decoding's speed, and where that was measured."""
+        if (moving := self.moving) is not None:
+            share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
+            return f"{moving.stage} {share:.0%}", "$text-accent"
+        if (gain := self.gain) is not None:
+            if gain.verdict == "same":
+                return "same as plain", MUTED
+            if gain.verdict != "unclear":
+                style = "bold" if gain.verdict == "faster" else "$text-warning"
+                return f"{wording.about_times(gain.speed_up)} here", style
+        entry = self.offer.entry
+        if entry is not None and entry.speed_up is not None:
+            return f"{wording.about_times(entry.speed_up)} published", MUTED
+        return "", ""
+
+    def _note(self) -> str:
+        entry = self.offer.entry
+        if entry is None or self.offer.pair is not None:
+            return ""
+        if self.offer.bytes_here:
+            return f"{format_bytes(self.offer.bytes_here)} here"
+        return "to convert" if entry.draft.checkpoint else ""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -157,7 +244,7 @@ def lines(typed: str, chats: Sequence[ChatSummary], models: Iterable[Known]) -> 
             offer = known.offer
             section = to_get if offer.pair is None else on_servers if offer.pair.server else ready
             section = here if offer.state == "here" else section
-            section.append(Line(model_row(known), offer.key, rank))
+            section.append(Line(known.row(), offer.key, rank))
     here.sort(key=lambda line: line.rank)
     doors = {
         id: [Line(_door(name, what), id, _DOOR)]
@@ -195,7 +282,7 @@ def lines_of_path(directories: Sequence[str], models: Iterable[Known]) -> list[L
     """What completes a typed path: directories, by `in:` and their name, and GGUF files."""
     found = [Line(_heading("Files", "size", is_first=True))]
     found += [Line(_door(name, ""), f"in:{name}", 1) for name in directories]
-    found += [Line(model_row(known), known.offer.key) for known in models]
+    found += [Line(known.row(), known.offer.key) for known in models]
     if len(found) == 1:
         found = [Line(_sentence("No directory and no GGUF file begins like this."))]
     return found
@@ -257,95 +344,3 @@ def _chat_row(summary: ChatSummary) -> Row:
         return Content.assemble(title, (behind, MUTED))
 
     return Row(build)
-
-
-def model_row(known: Known) -> Row:
-    return Row(lambda width: _model(known, width))
-
-
-def _model(known: Known, width: int) -> Content:
-    pair, news, status = known.offer.pair, known.news, known.status
-    mark, colour = _mark(known)
-    cells: dict[str, Styled]
-    if pair is not None and pair.server is not None:
-        is_away = news is not None and news.trouble
-        cells = {"all": (served(pair, news), "$text-error" if is_away else MUTED)}
-    elif status is not None and status.problem and known.moving is None:
-        cells = {"all": (f"cannot run: {status.problem}", "$text-error")}
-    else:
-        judged = known.fit
-        fits = _COLOURS[judged.word if judged else None]
-        room, share = 8 if width >= 100 else 4, judged.share if judged else 0.0
-        cells = {
-            "size": (_size(known), ""),
-            "bar": ("━" * min(max(round(share * room), share > 0), room), fits),
-            "memory": ((judged.word or "?") if judged else "", fits),
-            "drafter": (_drafts(known), ""),
-            "speed": _brings(known),
-            "note": (_note(known), MUTED),
-        }
-    line = _in_columns(width, f"{mark} {known.offer.name}", "bold" if pair else "", cells)
-    return line.stylize(f"not bold {colour}", 0, 1)
-
-
-def _mark(known: Known) -> Styled:
-    pair, news = known.offer.pair, known.news
-    if known.moving is not None:
-        return "↓", "$text-accent"
-    if known.problem or (news is not None and news.trouble):
-        return "✗", "$text-error"
-    if pair is not None and pair.server is not None:
-        served_model = news.found.model(pair.model) if news and news.found else None
-        is_ready = news is not None and (served_model is None or served_model.is_ready)
-        return ("●", "$text-success") if is_ready else ("○", MUTED)
-    if known.status is not None and known.status.target is not None:
-        return "●", "$text-success"
-    return ("↓" if known.offer.state == "partly" else "○"), MUTED
-
-
-def _size(known: Known) -> str:
-    """The size of a pair's files; a plus stands for a draft of unknown size."""
-    if known.status is not None:
-        headers = (known.status.target, known.status.draft)
-        size = sum(header.size_bytes for header in headers if header is not None)
-        return f"{format_bytes(size)} " if size else ""
-    if known.moving is not None:
-        return f"{format_bytes(known.moving.bytes_total)} "
-    entry, seen = known.offer.entry, known.seen_bytes
-    if entry is None or seen is None:
-        return ""
-    return f"{format_bytes(seen)}{' ' if entry.size else '+'}"
-
-
-def _drafts(known: Known) -> str:
-    if known.drafters is not None:
-        return drafting.badge(known.drafters)
-    # Which kind its draft is, its header will say.
-    entry = known.offer.entry
-    return "a draft" if entry is not None and entry.draft.repo else ""
-
-
-def _brings(known: Known) -> Styled:
-    """How fast drafting makes it, in plain decoding's speed, and where that was measured."""
-    if (moving := known.moving) is not None:
-        share = moving.bytes_done / moving.bytes_total if moving.bytes_total else 0.0
-        return f"{moving.stage} {share:.0%}", "$text-accent"
-    if (gain := known.gain) is not None:
-        if gain.verdict == "same":
-            return "same as plain", MUTED
-        if gain.verdict != "unclear":
-            style = "bold" if gain.verdict == "faster" else "$text-warning"
-            return f"{wording.about_times(gain.speed_up)} here", style
-    entry = known.offer.entry
-    if entry is not None and entry.speed_up is not None:
-        return f"{wording.about_times(entry.speed_up)} published", MUTED
-    return "", ""
-
-
-def _note(known: Known) -> str:
-    entry = known.offer.entry
-    if entry is None or known.offer.pair is not None:
-        return ""
-    if known.offer.bytes_here:
-        return f"{format_bytes(known.offer.bytes_here)} here"
-    return "to convert" if entry.draft.checkpoint else ""

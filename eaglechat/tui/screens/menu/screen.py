@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.settings.config_file import Problem
 
-CHATS = 3
-"""Of the last ones that can be resumed."""
-SERVERS_EVERY_S = 20.0
-
 
 class MenuScreen(EagleScreen[None]):
     """A list that typing filters. The filter keeps the focus; arrows move in the list."""
@@ -85,7 +81,7 @@ class MenuScreen(EagleScreen[None]):
         self.query_one(Filter).focus()
         self._unwatch = self._services.engine.watch(self._follow_engine)
         self.set_interval(1.0, self._draw_moving)
-        self.set_interval(SERVERS_EVERY_S, self._ask_servers)
+        self.set_interval(20.0, self._ask_servers)
         # The first rows are painted before anything else is read.
         self.call_after_refresh(self._services.engine.warm)
         self.call_after_refresh(self._find_models)
@@ -184,7 +180,7 @@ class MenuScreen(EagleScreen[None]):
         for option in options.options if changed else ():
             offer = self._offers.get(option.id or "")
             if offer is not None and offer.name in changed:
-                options.replace_option_prompt(offer.key, rows.model_row(self._known(offer)))
+                options.replace_option_prompt(offer.key, self._known(offer).row())
 
     @on(OptionList.OptionHighlighted)
     def _follow_highlight(self) -> None:
@@ -273,7 +269,7 @@ class MenuScreen(EagleScreen[None]):
 
     def _read_chats(self) -> None:
         chats = self._services.chats
-        self.in_background(lambda: chats.latest(CHATS), self._take_chats)
+        self.in_background(lambda: chats.latest(3), self._take_chats)
 
     def _tidy_chats(self) -> None:
         """Take over the chats of earlier versions, and empty the trash."""
