@@ -94,10 +94,10 @@ class SpeculationPanel(VerticalScroll, can_focus=False):
         is_more = self.query_one("#more", Knob).chosen == OFF_AND_ON[1]
         without_effect = numbers.without_effect(session)
         hidden = {*without_effect, *(() if is_more else rare)}
+        hidden |= {"drafter"} if len(drafters) <= _ONE_DRAFTER else set()
         for name in CONTROLS:
             self.knob(name).display = name not in hidden
         self.query_one("#more").display = not rare <= without_effect.keys()
-        self.knob("drafter").display = len(drafters) > _ONE_DRAFTER
 
     def on_knob_changed(self, event: Knob.Changed) -> None:
         if event.knob.id == "more":
