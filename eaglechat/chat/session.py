@@ -618,8 +618,13 @@ class ChatSession:
         was_answered = end is not None and end.finish_reason is not FinishReason.CANCELLED
         if was_answered or turn.recording.text or turn.recording.reasoning:
             self.recorder.keep()
-            if running.is_as_asked:
-                self._note_speeds(turn.recording)
+            stretch, speculation = turn.recording.stretch, turn.recording.terms.speculation
+            # One that was continued may have been asked for in several ways.
+            is_of_one = running.is_as_asked and not turn.recording.n_before
+            if is_of_one and (gain := stretch.gain) is not None:
+                setup = setup_of(self.pair, self._settings().engine, speculation.drafter)
+                plain_ms = stretch.ms * gain.speed_up
+                self._speeds.note_reply(setup, speculation.n_draft_max, plain_ms, stretch.ms)
             if self._of_draft is not None and self.info is not None:
                 new = stats_of(turn.recording.rounds[turn.recording.n_before :])
                 self._of_draft += of_the_draft(new.by_drafter)
@@ -628,16 +633,6 @@ class ChatSession:
                     self._of_draft = None
             return ()
         return self._take_back(turn)
-
-    def _note_speeds(self, recording: Recording) -> None:
-        """Add up what drafting gained in a reply, if that can be told of it. One that was continued
-        may have been asked for in several ways."""
-        gain, speculation = recording.stretch.gain, recording.terms.speculation
-        if gain is not None and not recording.n_before:
-            taken_ms = recording.stretch.ms
-            setup = setup_of(self.pair, self._settings().engine, speculation.drafter)
-            plain_ms = taken_ms * gain.speed_up
-            self._speeds.note_reply(setup, speculation.n_draft_max, plain_ms, taken_ms)
 
     def _take_back(self, turn: Reply) -> QuestionParts:
         """Take an unanswered question out: two in a row break most chat templates."""

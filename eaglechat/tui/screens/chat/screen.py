@@ -586,8 +586,10 @@ class ChatScreen(EagleScreen[None]):
             self.notify(with_keys("Write something first; {prompt.send} sends it."))
         elif self.load.is_open or self.session.running is not None:
             self._queue(typed)
-        elif self._is_too_much(text):
-            return
+        elif (full := context.warning(self._context_use(text))) and self._warned_about != text:
+            # Sent again, the question is asked.
+            self._warned_about = text
+            self.notify(f"{full} {key_of('prompt.send')} again sends it.", severity="warning")
         elif self.editing is not None:
             if self.session.edit(self.editing.question, self.prompt.marks.parts(text)):
                 self.prompt.take()
@@ -606,16 +608,6 @@ class ChatScreen(EagleScreen[None]):
     def _prompt_changed(self) -> None:
         if self._queued is not None and self.prompt.text != self._queued:
             self._queue(None)
-
-    def _is_too_much(self, text: str) -> bool:
-        """Whether the question would fill the context. If so the user is warned once: sent again,
-        the question is asked."""
-        warning = context.warning(self._context_use(text))
-        if not warning or self._warned_about == text:
-            return False
-        self._warned_about = text
-        self.notify(f"{warning} {key_of('prompt.send')} again sends it.", severity="warning")
-        return True
 
     def action_context(self) -> None:
         said = context.in_words(self._context_use(self.prompt.text))
