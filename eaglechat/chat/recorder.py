@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eaglechat.chat.packing import encodable, pack
-from eaglechat.chat.recording import Recording
 from eaglechat.chat.saved_chat import SavedChat, new_name
 from eaglechat.chat.store import ChatStore, ReplyRecord, release, transaction
 from eaglechat.chat.turns import Question, Reply, Turn, TurnId
@@ -244,7 +243,15 @@ class ChatRecorder:
         if isinstance(turn, Reply):
             found = "SELECT key FROM turn WHERE chat = ? AND id = ?"
             (key,) = db.execute(found, (chat, turn.id)).fetchone()
-            _write_rounds(db, key, turn.recording)
+            # Behind those that are kept, and those of the last piece again.
+            rounds, size = turn.recording.rounds, _ROUNDS_OF_A_PIECE
+            last = "SELECT ifnull(max(place), 0) FROM rounds WHERE turn = ?"
+            kept = db.execute(last, (key,)).fetchone()[0]
+            first = 0 if turn.recording.is_settled else kept
+            starts = range(first * size, len(rounds), size)
+            pieces = [(key, start // size, pack(rounds[start : start + size])) for start in starts]
+            db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (key, first))
+            db.executemany("INSERT INTO rounds VALUES (?, ?, ?)", pieces)
 
 
 def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
@@ -266,17 +273,6 @@ def _columns(chat: SavedChat, running: Reply | None) -> dict[str, Any]:
 
 def _is_listed(columns: dict[str, Any]) -> bool:
     return bool(columns["messages"] or columns["title"] or columns["begins"])
-
-
-def _write_rounds(db: sqlite3.Connection, turn: int, recording: Recording) -> None:
-    """Write the rounds of a reply behind those that are kept, and those of the last piece again."""
-    last = "SELECT ifnull(max(place), 0) FROM rounds WHERE turn = ?"
-    rounds, size = recording.rounds, _ROUNDS_OF_A_PIECE
-    first = 0 if recording.is_settled else db.execute(last, (turn,)).fetchone()[0]
-    starts = range(first * size, len(rounds), size)
-    rows = [(turn, start // size, pack(rounds[start : start + size])) for start in starts]
-    db.execute("DELETE FROM rounds WHERE turn = ? AND place >= ?", (turn, first))
-    db.executemany("INSERT INTO rounds VALUES (?, ?, ?)", rows)
 
 
 def _json(value: object) -> str:

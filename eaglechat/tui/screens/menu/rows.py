@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
-from eaglechat.gguf.memory import MemoryNeed, context_size, memory_need
+from eaglechat.gguf.memory import context_size, memory_need
 from eaglechat.hub import fit
 from eaglechat.hub.fit import Fit, Machine
 from eaglechat.hub.local.pairs import InspectedPair, OfferedPair
@@ -86,21 +86,18 @@ class Known:
         kind = entry.drafter or ("eagle3" if entry.draft.checkpoint else None)
         return (kind,) if kind else None
 
-    @property
-    def _need(self) -> MemoryNeed | None:
-        """The memory that the pair needs, by its headers, else by its size; None if neither is
+    @cached_property
+    def fit(self) -> Fit | None:
+        """Of the memory that the pair needs, by its headers, else by its size; None if neither is
         known."""
         if self.status is not None and self.status.loaded_target is not None:
             models = self.status.loaded_target, self.status.draft
             settings = self.settings
             n_ctx = context_size(*models, fit.free(self.machine()), settings)
-            return memory_need(*models, n_ctx, settings.kv_type, settings.draft_kv_type)
-        return fit.need_by_size(self.seen_bytes) if self.seen_bytes else None
-
-    @cached_property
-    def fit(self) -> Fit | None:
-        need = self._need
-        return fit.judge(need, self.machine()) if need is not None else None
+            need = memory_need(*models, n_ctx, settings.kv_type, settings.draft_kv_type)
+            return fit.judge(need, self.machine())
+        seen = self.seen_bytes
+        return fit.judge(fit.need_by_size(seen), self.machine()) if seen else None
 
     @property
     def seen_bytes(self) -> int | None:

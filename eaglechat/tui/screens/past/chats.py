@@ -131,7 +131,12 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
 
     def _lines(self, row: Found, _width: int) -> Content:
         if isinstance(row, Hit):
-            return _passage(row)
+            text = Content(row.text)
+            for start, stop in row.marks:
+                text = text.stylize("bold $text-accent", start, stop)
+            thought = ("reasoning: ", MUTED) if row.is_thought else ""
+            title, when = wording.fitting(row.chat.title, _TITLE), _when(row.chat)
+            return Content.assemble((title, "bold"), (f"  {when}", MUTED), "\n", thought, text)
         title, details = _words(row)
         states = ("open", row.name == self._open_chat), ("pinned", row.pinned)
         shown = [(f"{state}  ", "$text-accent") for state, holds in states if holds]
@@ -222,12 +227,3 @@ def _words(chat: ChatSummary) -> tuple[str, str]:
 
 def _when(chat: ChatSummary) -> str:
     return wording.ago(chat.used, time.time())
-
-
-def _passage(found: Hit) -> Content:
-    text = Content(found.text)
-    for start, stop in found.marks:
-        text = text.stylize("bold $text-accent", start, stop)
-    thought = ("reasoning: ", MUTED) if found.is_thought else ""
-    title = wording.fitting(found.chat.title, _TITLE)
-    return Content.assemble((title, "bold"), (f"  {_when(found.chat)}", MUTED), "\n", thought, text)

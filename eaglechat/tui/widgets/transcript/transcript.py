@@ -357,7 +357,21 @@ class Transcript(ScrollView):
         # of a reply moves all of them.
         if self._arranged_for != self.size:
             self._arrange()
-        strips = self._painted(self.first_row + crop.y, crop.height)
+        row, count = self.first_row + crop.y, crop.height
+        blank = self._filtered(Strip.blank(self.size.width, self._ground[0]))
+        strips = [blank] * min(count, -row)
+        rows, row, end = self.rows, max(0, row), row + count
+        place = rows.place_at(row)
+        while row < min(end, rows.tops[-1]):
+            drawn, top, below = self.rows.drawn[place], rows.tops[place], rows.tops[place + 1]
+            wanted = range(row - top, min(end, below) - top)
+            missing = [y for y in wanted if y not in drawn.strips]
+            highlights = self._highlights(place) if missing else ()
+            for y in missing:
+                drawn.strips[y] = self._filtered(self._strip(place, y, highlights))
+            strips += (drawn.strips[y] for y in wanted)
+            row, place = below, place + 1
+        strips += [blank] * (count - len(strips))
         if crop.column_span == (0, self.size.width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
@@ -376,23 +390,6 @@ class Transcript(ScrollView):
                 segments.append(Segment(shown, style + at))
             segments.append(Segment("", Style.from_meta({"offset": (piece.stop, place)})))
         return Strip(segments).adjust_cell_length(self.size.width, self._ground[0])
-
-    def _painted(self, row: int, count: int) -> list[Strip]:
-        """The strips of so many rows from a row on."""
-        blank = self._filtered(Strip.blank(self.size.width, self._ground[0]))
-        strips = [blank] * min(count, -row)
-        rows, row, end = self.rows, max(0, row), row + count
-        place = rows.place_at(row)
-        while row < min(end, rows.tops[-1]):
-            drawn, top, below = self.rows.drawn[place], rows.tops[place], rows.tops[place + 1]
-            wanted = range(row - top, min(end, below) - top)
-            missing = [y for y in wanted if y not in drawn.strips]
-            highlights = self._highlights(place) if missing else ()
-            for y in missing:
-                drawn.strips[y] = self._filtered(self._strip(place, y, highlights))
-            strips += (drawn.strips[y] for y in wanted)
-            row, place = below, place + 1
-        return [*strips, *([blank] * (count - len(strips)))]
 
     @property
     def _ground(self) -> tuple[Style, Color]:
@@ -524,12 +521,10 @@ class Transcript(ScrollView):
             whole = Selection(Offset(0, place), Offset(len(drawn.body.text), place))
             self.screen.selections = {self: whole}
         text_row = drawn.text_row(row - self.rows.tops[place])
+        # The character of the text that was clicked; None where no text is.
         at = place_at(text_row, event.x - PADDING - MARKER_CELLS) if text_row else None
-        if "@click" not in event.style.meta:
-            self._clicked(drawn, event, at)
-
-    def _clicked(self, drawn: DrawnEntry, event: events.Click, at: int | None) -> None:
-        """An entry was clicked at this character of its text; None where no text is."""
+        if "@click" in event.style.meta:
+            return
         entry, text = drawn.entry, drawn.body.text
         is_copy = COPY in event.style.meta
         code = code_ending_at(text, at) if is_copy and at is not None else None
