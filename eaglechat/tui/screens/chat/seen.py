@@ -33,7 +33,8 @@ class SeenScreen(TextDialog[None]):
         yield from super().content()
 
     def on_mount(self) -> None:
-        self.show(self._drawn())
+        runs = ((neutralise(one.text), one.is_control) for one in self._prompt.runs)
+        self.show(Content.assemble(*((text, _CONTROL if is_one else "") for text, is_one in runs)))
         self.scroll.focus()
         # The question that is being asked is at the end.
         self.call_after_refresh(self.scroll.scroll_end, animate=False)
@@ -41,14 +42,6 @@ class SeenScreen(TextDialog[None]):
     def action_copy(self) -> None:
         seen = "".join(run.text for run in self._prompt.runs)
         desktop.copy(self.app, seen, "what the model sees")
-
-    def _drawn(self) -> Content:
-        return Content.assemble(
-            *(
-                (neutralise(run.text), _CONTROL) if run.is_control else neutralise(run.text)
-                for run in self._prompt.runs
-            )
-        )
 
 
 def prompt_seen(prompt: Rendered, n_ctx: int, typed: str) -> str:

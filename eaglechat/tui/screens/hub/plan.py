@@ -77,24 +77,20 @@ class PlanScreen(TextDialog[bool]):
         """The files, the memory by model and what drafts, and what went wrong."""
         plan = self._plan
         described = Content("") if plan is None and self._trouble else self._described
-        parts = [described, self._memory(), Content.styled(self._trouble, "$text-error")]
-        self.show(Content("\n").join(part for part in parts if part))
+        parts = [described]
+        if (facts := self._facts) is not None:
+            judged = fit.judge(facts.memory, self._services.engine.machine)
+            shares = drafting.shares(facts.memory, facts.drafters)
+            drafted = f"Drafted by: {drafting.badge(facts.drafters)}.\n" if facts.drafters else ""
+            said = f"{drafted}Memory: {judged.text}. With KV caches: {shares}."
+            parts.append(Content.styled(said, "$text-error" if judged.fits is False else ""))
+        parts.append(Content.styled(self._trouble, "$text-error"))
+        self.show(Content("\n").join(filter(None, parts)))
         does = "tries again" if self._trouble else "downloads"
         if plan is not None and not self._trouble and 0 < plan.bytes_missing < plan.bytes_total:
             does = "resumes"
         can = "" if self._is_busy else f"{ENTER} {does}, "
         self.frame.offer(f"{can}{{dialog.back}} back")
-
-    def _memory(self) -> Content:
-        facts = self._facts
-        if facts is None:
-            return Content("")
-        machine = self._services.engine.machine
-        judged = fit.judge(facts.memory, machine)
-        shares = drafting.shares(facts.memory, facts.drafters)
-        drafted = f"Drafted by: {drafting.badge(facts.drafters)}.\n" if facts.drafters else ""
-        said = f"{drafted}Memory: {judged.text}. With KV caches: {shares}."
-        return Content.styled(said, "$text-error" if judged.fits is False else "")
 
 
 def _description(plan: Plan, free: int, endpoint: str) -> Content:

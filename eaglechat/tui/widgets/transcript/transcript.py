@@ -469,14 +469,13 @@ class Transcript(ScrollView):
 
     def _style(self, drawn: DrawnEntry, name: str) -> Style:
         entry = drawn.entry
-        key = entry.kind, name, entry.turn is not None and entry.turn == self.selected
-        if key not in self._styles:
-            self._styles[key] = self._find_style(*key)
-        return self._styles[key]
-
-    def _find_style(self, kind: str, name: str, is_selected: bool) -> Style:
-        _, marker, text = KINDS[kind]
-        ground = _SELECTED if is_selected else "$surface" if kind == "question" else "$background"
+        is_selected = entry.turn is not None and entry.turn == self.selected
+        key = entry.kind, name, is_selected
+        if key in self._styles:
+            return self._styles[key]
+        _, marker, text = KINDS[entry.kind]
+        ground = "$surface" if entry.kind == "question" else "$background"
+        ground = _SELECTED if is_selected else ground
         own = {**_LOOKS, TEXT: text, _MARKER: f"{marker} reverse" if is_selected else marker}
         ink, *formats = name.split()
         look = own.get(ink) or token_look(self.app, ink)
@@ -484,7 +483,9 @@ class Transcript(ScrollView):
             ground = _CODE_GROUND if one == CODE else ground
             look = f"{_FORMATS.get(one, '')} {look}"
         style = (self.visual_style + VisualStyle.parse(f"{look} on {ground}")).rich_style
-        return style + Style.from_meta({COPY: True}) if name == COPY else style
+        style = style + Style.from_meta({COPY: True}) if name == COPY else style
+        self._styles[key] = style
+        return style
 
     # What the reader does
 
