@@ -10,14 +10,7 @@ from msgspec.structs import replace
 
 from eaglechat.chat.measured import Measured, Stretch, by_part, measured
 from eaglechat.wire.protocol import AS_IT_IS, Chat, Message, Sampling, Speculation, Thinking
-from eaglechat.wire.records import (
-    Origin,
-    Part,
-    ReplyEnd,
-    Round,
-    RoundTimings,
-    Token,
-)
+from eaglechat.wire.records import Origin, Part, ReplyEnd, Round, RoundTimings, Token
 from eaglechat.wire.stats import SpeculationStats
 
 

@@ -112,9 +112,7 @@ class EagleApp(App[None]):
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
             engine=EngineService(
-                engine,
-                lambda: settings_service.current.engine,
-                ask_for_tick=self._ask_for_tick,
+                engine, lambda: settings_service.current.engine, ask_for_tick=self._ask_for_tick
             ),
             settings=settings_service,
             pairs=pairs,

@@ -21,12 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from eaglechat.hub.errors import HubError
-from eaglechat.tui.commands.keys import (
-    ENTER,
-    KEY_PLACEHOLDER,
-    bindings_of,
-    with_keys,
-)
+from eaglechat.tui.commands.keys import ENTER, KEY_PLACEHOLDER, bindings_of, with_keys
 from eaglechat.tui.commands.table import BY_ID
 from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.filter import Field

@@ -152,11 +152,7 @@ class SettingsScreen(ListDialog[None, SettingDoc]):
 
         shown = "" if value is None else written(value)
         question = Ask(
-            doc.name,
-            self._meaning(doc),
-            written=shown,
-            unset=self._unset(doc),
-            refuses=refuses,
+            doc.name, self._meaning(doc), written=shown, unset=self._unset(doc), refuses=refuses
         )
         self.open(question, take)
 

@@ -18,16 +18,10 @@ class FindBar(Input):
     """Shows in the transcript, passage by passage, what is typed. The screen shows it, and beside
     it `found`, while it has the class `-finding`."""
 
-    BINDINGS = [
-        *bindings_of("find"),
-        *moves({"up": "step(-1)", "down": "step(1)"}),
-    ]
+    BINDINGS = [*bindings_of("find"), *moves({"up": "step(-1)", "down": "step(1)"})]
 
     def __init__(
-        self,
-        transcript: Transcript,
-        path: Callable[[], Sequence[Turn]],
-        prompt: Prompt,
+        self, transcript: Transcript, path: Callable[[], Sequence[Turn]], prompt: Prompt
     ) -> None:
         """`path` gives the turns to search. When the bar is closed, the prompt has the focus."""
         hint = with_keys("find in this chat; arrows step, {dialog.back} goes back")

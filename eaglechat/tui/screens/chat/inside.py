@@ -130,9 +130,7 @@ class InsideScreen(TextDialog[None]):
             (visible(token.text), _style(token.origin)) for token in rounds[self._index].tokens
         )
         return Content.assemble(
-            (before, MUTED),
-            *tokens,
-            (visible(after)[: CONTEXT_CHARACTERS // 2], MUTED),
+            (before, MUTED), *tokens, (visible(after)[: CONTEXT_CHARACTERS // 2], MUTED)
         )
 
     @property

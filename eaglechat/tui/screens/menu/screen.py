@@ -247,11 +247,7 @@ class MenuScreen(EagleScreen[None]):
         self._statuses |= {status.pair.to_load: status for _, status in found}
         self._list_anew()
 
-    def _take_catalogue(
-        self,
-        catalogue: list[CataloguePair],
-        problems: list[Problem],
-    ) -> None:
+    def _take_catalogue(self, catalogue: list[CataloguePair], problems: list[Problem]) -> None:
         if problems and self._catalogue is None:
             text = "\n".join(map(str, problems))
             self.notify(text, title="Left out of the catalogue", severity="warning")
@@ -384,10 +380,7 @@ class MenuScreen(EagleScreen[None]):
     def action_past_chats(self, words: str | None = None) -> None:
         from eaglechat.tui.screens.past.chats import ChatsScreen
 
-        self.open(
-            ChatsScreen(self._services, words=words or ""),
-            self._services.resume,
-        )
+        self.open(ChatsScreen(self._services, words=words or ""), self._services.resume)
 
     def action_search(self) -> None:
         from eaglechat.tui.screens.hub.search import SearchScreen

@@ -59,12 +59,7 @@ class Knob(Widget, can_focus=True):
         word: str
 
     def __init__(
-        self,
-        label: str,
-        look: Look = "words",
-        *,
-        left_out: Sequence[str] = (),
-        id: str,
+        self, label: str, look: Look = "words", *, left_out: Sequence[str] = (), id: str
     ) -> None:
         """Words `left_out` are drawn only while they are chosen, and an ellipsis says that there
         are more; they can be typed, if they are numbers."""

@@ -256,10 +256,7 @@ def strip_rows(rounds: Sequence[Round], width: int) -> list[Content]:
     if not shown:
         return [Content.styled("no round yet", MUTED)]
     cells = (Content.styled(round_glyph(one), _kept(one)) for one in shown)
-    return [
-        Content("").join(cells),
-        Content.styled(change_marks(rounds, width), _MARK),
-    ]
+    return [Content("").join(cells), Content.styled(change_marks(rounds, width), _MARK)]
 
 
 def _kept(round_: Round) -> str:
