@@ -172,15 +172,11 @@ class Comparison:
 
     def stop(self) -> None:
         """Stop at once. The finished heats count."""
-        if not self.is_over and not self.is_stopping:
+        if self.result is None and not self.is_stopping:
             self.is_stopping = True
             self._engine.send(protocol.Cancel(id=self._request_id))
 
     # What there is to see
-
-    @property
-    def is_over(self) -> bool:
-        return self.result is not None
 
     @property
     def seconds_left(self) -> float:
@@ -267,7 +263,7 @@ class Comparison:
         )
 
     def _heard(self, event: protocol.Answer) -> None:
-        if self.is_over or event.id != self._request_id:
+        if self.result is not None or event.id != self._request_id:
             return
         match event:
             case protocol.Progress():

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -315,6 +315,13 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
             for name, step in zip(names, steps, strict=True)
         }
         total = sum(step or 0 for step in steps) + columns.other_times[index]
+        auto, shape = None, "tree" if index in columns.trees else "chain"
+        if columns.auto[index] and columns.auto[index][0] in _REASONS:
+            reason, lost_ms, allowed_ms = columns.auto[index]
+            # Only the last round of a line has what was expected of each length.
+            expected = columns.expected if index == len(columns.auto) - 1 else ()
+            n = columns.n_draft_max[index]
+            auto = AutoDraft(n, reason, expected, lost_ms, allowed_ms, cast(Any, shape))
         yield Round(
             columns.first + index,
             columns.n_draft_max[index],
@@ -324,7 +331,7 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
             tuple(tokens),
             n_past,
             RoundTimings(**{**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS}),
-            auto=_auto(columns, index),
+            auto=auto,
             given=given.get(index, ()),
             likely=tuple(
                 tuple(
@@ -335,19 +342,3 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
             ),
             is_plain_check=index in columns.plain_checks,
         )
-
-
-def _auto(columns: Any, index: int) -> AutoDraft | None:
-    reason, lost_ms, allowed_ms = columns.auto[index] or (None, 0.0, 0.0)
-    if reason not in _REASONS:
-        return None
-    # Only the last round of a line has what was expected of each length.
-    is_last = index == len(columns.auto) - 1
-    return AutoDraft(
-        columns.n_draft_max[index],
-        reason,
-        columns.expected if is_last else (),
-        lost_ms,
-        allowed_ms,
-        "tree" if index in columns.trees else "chain",
-    )

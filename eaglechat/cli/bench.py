@@ -231,7 +231,7 @@ def _measure(comparison: Comparison, engine: CommandEngine, interrupt: Interrupt
     bars, shown = Progress(vanish=True), ""
     try:
         comparison.start()
-        while not comparison.is_over:
+        while comparison.result is None:
             if interrupt.happened or not comparison.seconds_left:
                 comparison.stop()
             engine.pump()

@@ -148,7 +148,7 @@ def test_in_each_heat_all_continue_the_same_text_with_the_same_seed(
     chat.ask("why?")
     turns = chat.texts
     running = comparison(chat, THREE, EIGHT)
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
 
     asked = requests(chat)
     heats = [asked[at : at + 3] for at in range(0, len(asked), 3)]
@@ -181,7 +181,7 @@ def test_several_prompts_have_heats_in_turn_and_the_error_is_between_them(tmp_pa
     asked = Asked(prompts, asked.terms, in_a_row=2, least_minutes=4)
     running = comparison(chat, THREE, asked=asked)
     assert running.minutes == 4
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     each = [name for name in names for _ in range(2)]
     assert [heat.prompt for heat in running.heats] == each
     # The second heat of a prompt continues the first.
@@ -201,7 +201,7 @@ def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) ->
     chat.engine.plain_fork_at = 30
     chat.ask("why?")
     running = comparison(chat, THREE)
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     result = running.so_far()
     said = comparing.sentence(result)
     assert result.best is not None
@@ -227,7 +227,7 @@ def test_a_comparison_that_is_stopped_keeps_the_heats_that_ended(tmp_path: Path)
     running = comparison(chat, THREE)
     chat.pump_until(lambda: len(running.heats) == FEWEST_HEATS)
     running.stop()
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     assert len(running.heats) == FEWEST_HEATS
     assert running.so_far().is_certain
 
@@ -237,7 +237,7 @@ def test_what_it_takes_to_switch_to_a_contender_counts_for_none(tmp_path: Path) 
     chat.ask("why?")
     chat.engine.switching_ms = 50.0
     running = comparison(chat, THREE)
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     assert running.so_far().scores[0].tokens_per_second == pytest.approx(1000 / 12)
 
 
@@ -265,7 +265,7 @@ def test_a_comparison_that_cannot_tell_goes_on_until_its_time_is_up(
     chat.pump_until(lambda: len(running.heats) > 2 * FIRST_LOOK)
     assert running.so_far().scores[1].verdict == "early"
     now = 121.0
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     assert len(running.heats) > 2 * FIRST_LOOK
     assert running.so_far().scores[1].gain.error is not None
 
@@ -275,7 +275,7 @@ def test_a_comparison_ends_with_the_engine(tmp_path: Path) -> None:
     chat.ask("why?")
     running = comparison(chat, THREE)
     chat.engine.die()
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     assert running.failure is not None
 
 
@@ -289,7 +289,7 @@ def test_a_server_writes_short_replies_from_the_beginning(tmp_path: Path) -> Non
     assert asked is not None
     (as_started,) = contenders(asked.terms.speculation, chat.info, chat.engine.hello)
     running = comparison(chat, as_started)
-    chat.pump_until(lambda: running.is_over)
+    chat.pump_until(lambda: running.result)
     assert {one.begun for one in requests(chat)} == {()}
     result = running.so_far()
     assert result.scores[1].verdict == "faster"

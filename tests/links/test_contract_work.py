@@ -66,7 +66,7 @@ def test_a_comparison_continues_one_text_heat_by_heat(loaded: Client) -> None:
     running.start()
     loaded.until(lambda: len(running.heats) >= 4, "four heats")
     running.stop()
-    loaded.until(lambda: running.is_over, "the end of it")
+    loaded.until(lambda: running.result, "the end of it")
 
     assert running.failure is None
     if hello.can.own:
