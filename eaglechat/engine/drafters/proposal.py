@@ -31,7 +31,8 @@ class Guess(NamedTuple):
     probability: float
     """The drafter's own, given the tokens before it."""
     sureness: float
-    """Its probability of the likeliest token of the place, which is this one if it is not drawn."""
+    """What acceptance is learnt by. Of a drawn token, the probability of the likeliest one in its
+    place: what is drawn is accepted about as often whatever it is. Else its own."""
     drawn: Drawn | None = None
     """What it was drawn from; None for a token that the target's own draw has to match."""
 
