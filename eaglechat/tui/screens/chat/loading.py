@@ -80,7 +80,9 @@ class Loading(Frame):
         """`loaded` gets what was loaded, without the draft if the user chose so."""
         super().__init__(id="loading", classes="dialog")
         self._of, self._services, self._loaded = screen, services, loaded
-        self._text = Static(markup=False)
+        self._text = Static(markup=False, classes="above")
+        self._why = Static(markup=False)
+        """What is loaded, and the end of a log; how far that is, or why it failed."""
         self.pair = pair
         self._number, self._request_id = 0, 0
         """The number grows with each load and its end: the choice of a form for an earlier one
@@ -93,6 +95,7 @@ class Loading(Frame):
 
     def compose(self) -> ComposeResult:
         yield self._text
+        yield self._why
 
     def on_mount(self) -> None:
         self._unwatch = self._services.engine.watch(self._follow_engine)
@@ -220,18 +223,21 @@ class Loading(Frame):
         if self._failure is None:
             self.border_title = f"{does} {name}"
             self.offer("{chat.stop} cancels")
-            said = self._so_far()
+            log, why = "", self._so_far()
         else:
             message, code = self._failure
             self.border_title = f"Cannot load {name}"
             alone = "{loading.alone} without draft, " if self.pair.draft else ""
             self.offer(f"{ENTER} tries again, {alone}{{loading.log}} log, {{chat.stop}} back")
             advice = _WHAT_TO_DO.get(code, "The engine's log says more.")
-            said = [(wording.sentence(message), "$text-error"), f"\n\n{advice}"]
-        self._text.update(Content.assemble((self._names(), MUTED), *said))
+            log, _, reason = message.rpartition("\n")
+            why = [(wording.sentence(reason), "$text-error"), f"\n\n{advice}"]
+        above = [one for one in ((self._names(), MUTED), (log, "$text-error")) if one[0]]
+        self._text.display = bool(above)
+        self._text.update(Content("\n\n").join(Content.styled(*one) for one in above))
+        self._why.update(Content.assemble(*why))
         if self._failure is not None:
-            # Why it failed stands below the log.
-            self.call_after_refresh(self.scroll_end, animate=False)
+            self.call_after_refresh(self.scroll_to_widget, self._why, animate=False, top=True)
 
     def _so_far(self) -> list[Part]:
         starting = "Asking it" if self.pair.server else "Starting the engine"
@@ -244,9 +250,9 @@ class Loading(Frame):
     def _names(self) -> str:
         pair = self.pair
         if pair.server is not None:
-            return f"server  {pair.server.url}\nmodel   {pair.model or 'the one it has'}\n\n"
+            return f"server  {pair.server.url}\nmodel   {pair.model or 'the one it has'}"
         if self.app.size.height < _LOW:
             return ""
         # Without a file, the target may draft with heads of its own.
-        draft = f"draft   {pair.draft.name}\n" if pair.draft else ""
-        return f"target  {pair.target.name}\n{draft}\n"
+        draft = f"\ndraft   {pair.draft.name}" if pair.draft else ""
+        return f"target  {pair.target.name}{draft}"
