@@ -146,7 +146,7 @@ HARMLESS = ("", "break", "stall")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are made by fork")
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.slow)])
 def test_kills_and_faults_lose_nothing(download: Download, fake: FakeHub, kills: int) -> None:
     rng, n_killed, n_whole = download.rng, 0, 0
     while n_killed < kills:
