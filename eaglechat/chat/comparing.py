@@ -3,9 +3,9 @@ it is certain whether that is faster, or time is up.
 
 A heat is a short piece of a reply. In each heat every contender continues the same text, so that a
 slow moment of the machine falls on all of them; what the first one, plain decoding, wrote is the
-text of the next heat. A reply that ends begins again, with another seed if one is set. A server
-that cannot continue a text writes replies from the beginning in each heat. With several prompts,
-each has some heats in turn, fewer if its reply ends.
+text of the next heat. A reply that ends, or repeats itself, begins again, with another seed if one
+is set. A server that cannot continue a text writes replies from the beginning in each heat. With
+several prompts, each has some heats in turn, fewer if its reply begins again.
 
 Only generation is timed, from the second round of a heat up to the one that completes it: a draft
 is never cut short because a heat ends.
@@ -24,6 +24,7 @@ from typing import Protocol
 import msgspec
 
 from eaglechat.chat.compared import Heat, Leg, Result, level_of, level_of_last
+from eaglechat.chat.measured import Passages
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.hub.local.fingerprint import Witness, load
 from eaglechat.links.base import Listener, Watcher
@@ -223,9 +224,12 @@ class Comparison:
                     is_open = plain.end and plain.end.finish_reason is FinishReason.LENGTH
                     is_room = len(tokens) + 2 * self.heat_tokens <= self._limit
                     more = plain.ids if self._goes_on and is_open and is_room else None
-                    if more:
-                        begun[self.prompt] = (*tokens, *more), self.written + legs[base].text
-                    if heat == self.in_a_row or not more:
+                    text = (*tokens, *(more or ()))
+                    # Drafts guess what repeats itself, which says nothing of other replies.
+                    goes_on = bool(more) and not Passages(text).repeat
+                    if goes_on:
+                        begun[self.prompt] = text, self.written + legs[base].text
+                    if heat == self.in_a_row or not goes_on:
                         break
                 self._prompts_over += 1
             passes += 1

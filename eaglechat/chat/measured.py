@@ -5,7 +5,7 @@ what was kept of their drafts."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -64,6 +64,31 @@ def by_part(rounds: Sequence[Round]) -> dict[Part, Measured]:
     return {part: measured(own) for part, own in begun.items() if part in there}
 
 
+class Passages:
+    """Whether a text repeats itself, at a cost that does not grow."""
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._last: deque[int] = deque(maxlen=_GRAM)
+        self._seen: set[int] = set()
+        self._n = 0
+        self.read(ids)
+
+    def read(self, ids: Iterable[int]) -> None:
+        """The next tokens of the text."""
+        for id in ids:
+            self._last.append(id)
+            if len(self._last) == _GRAM:
+                self._n += 1
+                self._seen.add(hash(tuple(self._last)))
+
+    @property
+    def repeat(self) -> bool:
+        """Whether most of the text occurred in it before. n-grams and drafts guess such text
+        nearly always, which says nothing of other replies."""
+        repeated = self._n - len(self._seen)
+        return self._n >= _FEWEST_PASSAGES and repeated > _REPEATED * self._n
+
+
 class Stretch:
     """Adds rounds one by one, at a cost that does not grow; begins anew where the length was
     changed."""
@@ -80,9 +105,7 @@ class Stretch:
         self.against_plain = GainOfRounds()
         self._drafted_tokens, self._drafted_ms = 0, 0.0
         self._draft_ms: float | None = 0.0
-        self._passage: deque[int] = deque(maxlen=_GRAM)
-        self._passages: set[int] = set()
-        self._repeated = self._n_passages = 0
+        self._passages = Passages()
 
     def add(self, round_: Round) -> None:
         if self.stats.rounds and round_.length_by_hand != self._length:
@@ -98,24 +121,11 @@ class Stretch:
             self._drafted_tokens += tokens
             self._drafted_ms += times.total_ms
             self._draft_ms = summed((self._draft_ms, times.draft_ms, times.process_ms))
-        for token in round_.tokens:
-            if token.id is not None:
-                self._read(token.id)
-
-    def _read(self, id: int) -> None:
-        self._passage.append(id)
-        if len(self._passage) == _GRAM:
-            passage = hash(tuple(self._passage))
-            self._n_passages += 1
-            self._repeated += passage in self._passages
-            self._passages.add(passage)
+        self._passages.read(token.id for token in round_.tokens if token.id is not None)
 
     @property
     def repeats_itself(self) -> bool:
-        """Whether most of the text occurred in it before. n-grams and drafts guess such text
-        nearly always, which says nothing of other replies."""
-        n = self._n_passages
-        return n >= _FEWEST_PASSAGES and self._repeated > _REPEATED * n
+        return self._passages.repeat
 
     @property
     def tokens_per_second(self) -> float | None:

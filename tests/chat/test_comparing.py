@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from eaglechat.wire.records import FinishReason, Origin, Token
 from eaglechat.words import comparing
 from tests.chat.headless import Headless
 from tests.chat.records import plainly, recorded, round_of
+from tests.tui.scripted import ScriptedReply
 from tests.tui.scripted_reports import pair_info
 
 THREE = Speculation(n_draft_max=3)
@@ -193,6 +195,24 @@ def test_several_prompts_have_heats_in_turn_and_the_error_is_between_them(tmp_pa
     assert result.best.gain.error == pytest.approx(0.0, abs=1e-6)
     assert "over 5 prompts" in comparing.sentence(result)
     assert result.best.verdict == "faster"
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_text_that_repeats_itself_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, repeats: bool
+) -> None:
+    """Drafts guess it nearly always; the headline of a chat gives no verdict of it either."""
+    monkeypatch.setattr(ScriptedReply, "_id", lambda *asked: zlib.crc32(asked[-2].encode()))
+    chat = Headless(tmp_path)
+    words = ("over and over again" if repeats else f"this is word {n}" for n in range(100))
+    chat.engine.reply = " ".join(words)
+    chat.ask("why?")
+    asked = chat.session.to_compare()
+    assert asked is not None
+    running = comparison(chat, THREE, asked=dataclasses.replace(asked, repeats=12))
+    chat.pump_until(lambda: running.result)
+    longest = max(len(one.begun) for one in requests(chat))
+    assert (100 <= longest <= 140) if repeats else longest > 140
 
 
 def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) -> None:

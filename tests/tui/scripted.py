@@ -260,7 +260,7 @@ class ScriptedEngine(Link):
         reused = min(self._n_past, total - 1)
         for prefill in (Prefill(reused, total, reused), Prefill(total, total, reused)):
             yield [protocol.Progress(id=chat.id, step=prefill)]
-        reply = _Reply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
+        reply = ScriptedReply(chat, self, n_past=total, prefilled=total - reused, reused=reused)
         while not job.is_cancelled and reply.end is None:
             assert isinstance(job.request, protocol.Chat)
             if job.answers_now:
@@ -313,7 +313,7 @@ def _changed(chat: protocol.Chat, change: protocol.Set) -> protocol.Chat:
     return msgspec.structs.replace(chat, speculation=speculation)
 
 
-class _Reply:
+class ScriptedReply:
     def __init__(
         self,
         chat: protocol.Chat,
