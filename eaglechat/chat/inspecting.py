@@ -5,19 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
-from eaglechat.chat.recording import Recording, Terms
-from eaglechat.wire.protocol import TOP_DEFAULT
-from eaglechat.wire.records import (
-    LAST_TOKEN,
-    DraftToken,
-    FinishReason,
-    Likely,
-    Origin,
-    Round,
-    Token,
-)
+from eaglechat.wire.records import LAST_TOKEN, DraftToken, Likely, Origin, Round, Token
 
 Fate = Literal["accepted", "rejected", "sampled", ""]
 
@@ -39,16 +27,6 @@ class CandidateToken:
 Position = tuple[Token, list[CandidateToken]]
 """An emitted token, and the candidates for its position: the likeliest first, if the engine
 recorded the target's probabilities."""
-
-
-def recorded_terms(reply: Recording) -> Terms:
-    """What to request to get such a reply again, with the target's candidates recorded; one that
-    was stopped ends at the same length. It is the same reply if a seed was set, or at temperature
-    0."""
-    terms, end = reply.terms, reply.end
-    was_stopped = end and end.finish_reason is FinishReason.CANCELLED and end.tokens
-    max_tokens = end.tokens if end and was_stopped else terms.max_tokens
-    return msgspec.structs.replace(terms, top=TOP_DEFAULT, max_tokens=max_tokens)
 
 
 def look_inside(round_: Round) -> tuple[list[Position], list[DraftToken]]:

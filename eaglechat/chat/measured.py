@@ -105,7 +105,7 @@ class Stretch:
         self.against_plain = GainOfRounds()
         self._drafted_tokens, self._drafted_ms = 0, 0.0
         self._draft_ms: float | None = 0.0
-        self._passages = Passages()
+        self.passages = Passages()
 
     def add(self, round_: Round) -> None:
         if self.stats.rounds and round_.length_by_hand != self._length:
@@ -121,11 +121,7 @@ class Stretch:
             self._drafted_tokens += tokens
             self._drafted_ms += times.total_ms
             self._draft_ms = summed((self._draft_ms, times.draft_ms, times.process_ms))
-        self._passages.read(token.id for token in round_.tokens if token.id is not None)
-
-    @property
-    def repeats_itself(self) -> bool:
-        return self._passages.repeat
+        self.passages.read(token.id for token in round_.tokens if token.id is not None)
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -141,7 +137,7 @@ class Stretch:
     @property
     def gain(self) -> MeasuredGain | None:
         """Against plain decoding; None where it cannot be told."""
-        if self.is_plain or self.tokens_per_second is None or self.repeats_itself:
+        if self.is_plain or self.tokens_per_second is None or self.passages.repeat:
             return None
         return self.against_plain.gain()
 

@@ -13,7 +13,6 @@ import msgspec
 from eaglechat.chat import refusals
 from eaglechat.chat.comparing import Asked, Engine
 from eaglechat.chat.controls import STARTED_WITH, Controls, first_controls, not_followed
-from eaglechat.chat.inspecting import recorded_terms
 from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.saved_chat import SavedChat, header_of, new_chat
@@ -205,12 +204,17 @@ class ChatSession:
         return True
 
     def answer_recorded(self, id: TurnId) -> Recording | None:
-        """Write a reply once more, with its own terms, and record the target's candidates;
-        None if it cannot be done now."""
+        """Write a reply once more, with its own terms, and record the target's candidates; None if
+        it cannot be done now. At temperature 0, and if a seed was set, it is the same reply."""
         if self._refuses(id):
             return None
         reply = self.turns.reply(id)
-        return self._answer(reply.parent, recorded_terms(reply.recording))
+        terms, end = reply.recording.terms, reply.recording.end
+        # One that was stopped ends at the same length.
+        if end is not None and end.finish_reason is FinishReason.CANCELLED and end.tokens:
+            terms = msgspec.structs.replace(terms, max_tokens=end.tokens)
+        terms = msgspec.structs.replace(terms, top=protocol.TOP_DEFAULT)
+        return self._answer(reply.parent, terms)
 
     def continue_reply(self, id: TurnId) -> bool:
         if self._refuses(id):

@@ -127,7 +127,7 @@ def headline_of(
     if rate is None:
         return headline("few", per_second(stretch.stats.tokens, stretch.ms) if is_over else None)
     plain = rate / gain.speed_up if gain else None
-    if stretch.repeats_itself:
+    if stretch.passages.repeat:
         return headline("repeats", rate, None, plain)
     if gain is not None:
         return headline("told", rate, gain, plain)
