@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +31,7 @@ from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import (
     AutoDraft,
     AutoReason,
+    DraftShape,
     DraftToken,
     Likely,
     Origin,
@@ -315,13 +316,14 @@ def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
             for name, step in zip(names, steps, strict=True)
         }
         total = sum(step or 0 for step in steps) + columns.other_times[index]
-        auto, shape = None, "tree" if index in columns.trees else "chain"
+        auto = None
+        shape: DraftShape = "tree" if index in columns.trees else "chain"
         if columns.auto[index] and columns.auto[index][0] in _REASONS:
             reason, lost_ms, allowed_ms = columns.auto[index]
             # Only the last round of a line has what was expected of each length.
             expected = columns.expected if index == len(columns.auto) - 1 else ()
             n = columns.n_draft_max[index]
-            auto = AutoDraft(n, reason, expected, lost_ms, allowed_ms, cast(Any, shape))
+            auto = AutoDraft(n, reason, expected, lost_ms, allowed_ms, shape)
         yield Round(
             columns.first + index,
             columns.n_draft_max[index],

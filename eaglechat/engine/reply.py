@@ -154,7 +154,8 @@ class ReplyState:
         while True:
             children = proposal.children(at)
             where = self._target, 1 + at, self._place
-            drawn = proposal.guesses[children[0]].drawn if children else None
+            first = proposal.guesses[children[0]] if children else None
+            drawn = (first.id, first.shares) if first and first.shares else None
             if self._top:
                 drafted = [proposal.ids[index] for index in children]
                 id, seen = self._sampler.look(*where, drawn, top=self._top, drafted=drafted)

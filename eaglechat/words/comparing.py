@@ -60,11 +60,10 @@ def sentence(result: Result) -> str:
     how = "the server's own drafting" if best.name == AS_STARTED else best.name
     gain = wording.sentence(in_words(best.gain.speed_up, best.gain.error, f"with {how}"))
     over = f", over {plural(len(result.prompts), 'prompt')}" if len(result.prompts) > 1 else ""
-    if result.temperature > 0.0:
-        over += f" at temperature {result.temperature:g}"
-    fork, drawn = result.fork(best), result.temperature > 0.0
-    same = "" if drawn else "; both wrote the same"
-    texts = f"; {_difference(fork)}" if fork else same
+    texts = f" at temperature {result.temperature:g}"
+    if result.temperature == 0.0:
+        fork = result.fork(best)
+        texts = f"; {_difference(fork) if fork else 'both wrote the same'}"
     return f"{gain} Of {plural(result.tokens, 'token')} of each{over}{texts}."
 
 
@@ -81,9 +80,7 @@ def _difference(fork: Fork) -> str:
 def both_texts(result: Result) -> str:
     """The reply up to the first difference from the fastest, and how both went on; empty without
     one."""
-    best = result.best
-    fork = result.fork(best) if best is not None else None
-    if best is None or fork is None:
+    if (best := result.best) is None or (fork := result.fork(best)) is None:
         return ""
     return f"{fork.before}▌\n\n[plain] {fork.plain}\n\n[{best.name}] {fork.ours}"
 

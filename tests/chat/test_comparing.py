@@ -202,7 +202,8 @@ def test_a_text_that_repeats_itself_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, repeats: bool
 ) -> None:
     """Drafts guess it nearly always; the headline of a chat gives no verdict of it either."""
-    monkeypatch.setattr(ScriptedReply, "_id", lambda *asked: zlib.crc32(asked[-2].encode()))
+    of_text = staticmethod(lambda text, _position: zlib.crc32(text.encode()))
+    monkeypatch.setattr(ScriptedReply, "_id", of_text)
     chat = Headless(tmp_path)
     words = ("over and over again" if repeats else f"this is word {n}" for n in range(100))
     chat.engine.reply = " ".join(words)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import NamedTuple
 
-from eaglechat.engine.llama.sampler import Drawn
 from eaglechat.wire.records import LAST_TOKEN, children, depths
 
 DRAFT_TEMPERATURE = 0.7
@@ -33,8 +32,9 @@ class Guess(NamedTuple):
     sureness: float
     """What acceptance is learnt by. Of a drawn token, the probability of the likeliest one in its
     place: what is drawn is accepted about as often whatever it is. Else its own."""
-    drawn: Drawn | None = None
-    """What it was drawn from; None for a token that the target's own draw has to match."""
+    shares: Mapping[int, float] | None = None
+    """The probabilities that it was drawn with, by token; None for one that is not drawn, which the
+    target's own draw has to match."""
 
 
 class Draws(NamedTuple):
@@ -52,7 +52,7 @@ class Draws(NamedTuple):
         total = sum(odds)
         shares = {id: one / total for (id, _), one in zip(likeliest, odds, strict=True)}
         ((id, probability),) = self.random.choices(likeliest, odds)
-        return Guess(id, probability, likeliest[0][1], Drawn(id, shares))
+        return Guess(id, probability, likeliest[0][1], shares)
 
 
 Drafting = Generator[Sequence[tuple[int, float]], int, None]
@@ -153,21 +153,21 @@ class Limits:
         """As many tokens as the limits keep. No further place is asked for than the first whose
         token is not kept.
 
-        Whether a token is kept depends on its place and on those before it: of drawn tokens, none
-        may be left out for what it is.
+        Whether a place has a token is decided before one is drawn: to leave out a drawn token for
+        what it is would change the distribution of replies.
         """
         kept: list[Guess] = []
         path: list[float] = []
         with suppress(StopIteration):
             likeliest = next(drafting)
             while True:
-                id, probability = likeliest[0]
-                path.append(probability)
-                if probability < self.p_min or not self.pays(path, len(kept)):
+                id, share = likeliest[0]
+                path.append(share)
+                if share < self.p_min or not self.pays(path, len(kept)):
                     break
-                guess = Guess(id, probability, probability)
-                kept.append(guess if self.draws is None else self.draws.guess(likeliest))
+                guess = self.draws.guess(likeliest) if self.draws else Guess(id, share, share)
+                kept.append(guess)
                 if len(kept) == self.n_max:
                     break
-                likeliest = drafting.send(kept[-1].id)
+                likeliest = drafting.send(guess.id)
         return Proposal.chain(kept, drafter)

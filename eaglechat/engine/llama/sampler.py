@@ -4,9 +4,9 @@ Whoever adds Gumbel noise to logits and takes the largest draws from their softm
 trick). The noise of a token depends on the seed, on the place in the text and on the token alone,
 so the target draws the same token whatever was drafted.
 
-A token that a draft has drawn, too, is accepted or replaced, so that what comes out is distributed
-as the target's own draw. More are accepted than agree with that draw. Source: speculative sampling
-(Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318).
+If a draft has drawn its token, that token is accepted or replaced, so that the result has the
+target's distribution. More tokens are accepted in this way than the target would draw itself.
+Source: speculative sampling (Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import log
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +39,8 @@ _MIX = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB))
 _LAST_SHIFT = 31
 
 _Ids = npt.NDArray[np.intp]
-
-
-class Drawn(NamedTuple):
-    """A token that a draft has drawn."""
-
-    id: int
-    shares: Mapping[int, float]
-    """The probabilities that it was drawn with, by token."""
+Drawn = tuple[int, Mapping[int, float]]
+"""A token that a draft has drawn, and the probabilities that it was drawn with, by token."""
 
 
 def gumbel(
@@ -81,9 +75,9 @@ class Sampler:
         self._seed, self._recent = seed, recent
 
     def sample(self, context: Context, row: int, place: int, drawn: Drawn | None = None) -> int:
-        """The token that follows an output row, which stands at a place of the text: that which a
-        draft has drawn if it is accepted, else a draw. Raises DecodeError if the logits are not
-        numbers."""
+        """The token that follows an output row, which stands at a place of the text: the one that a
+        draft has drawn if it is accepted, else the target's. Raises DecodeError if the logits are
+        not numbers."""
         return self._draw(*self._left(context.logits(row)), place, drawn)
 
     def look(
@@ -160,12 +154,11 @@ class Sampler:
         if len(ids) == 1:
             return int(ids[0])
         if drawn is not None:
-            shares = _softmax(left)
-            accepted = shares[ids == drawn.id].sum()
-            if self.random.random() * drawn.shares[drawn.id] < accepted:
-                return drawn.id
+            (drafted, its_shares), shares = drawn, _softmax(left)
+            if self.random.random() * its_shares[drafted] < shares[ids == drafted].sum():
+                return drafted
             # The rest: what the draft proposes less often than the target draws it.
-            for id, share in drawn.shares.items():
+            for id, share in its_shares.items():
                 shares[ids == id] -= share
             with np.errstate(divide="ignore"):
                 left = np.log(shares.clip(min=0.0))

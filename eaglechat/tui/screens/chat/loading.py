@@ -49,7 +49,6 @@ _WHAT_TO_DO = {
     "settings": "Change it in the settings, under engine.",
     "native_library": "Run “eaglechat doctor”: it names what is missing.",
     "start": "Check engine.command in the settings.",
-    "protocol": "Install the same version of eaglechat on both machines.",
     "died": "Try again; if it happens again, “eaglechat doctor” says what is wrong here.",
     "server": "Check the server, and its entry in config.toml if it has one, and try again.",
     "missing": "Choose another model of the server: --model, or model in its entry.",
