@@ -108,7 +108,10 @@ class Camera:
         await self.pilot.press(*pressed(keys_of(id)[0]))
 
     async def chat(self) -> ChatScreen:
-        await self.until(lambda: getattr(self.app.screen, "is_loaded", False))
+        def is_loaded() -> bool:
+            return isinstance(self.app.screen, ChatScreen) and not self.app.screen.load.is_open
+
+        await self.until(is_loaded)
         screen = self.app.screen
         assert isinstance(screen, ChatScreen)
         await self.pilot.pause(FRAME_S)
