@@ -15,8 +15,8 @@ from eaglechat.engine.drafters.eagle3 import Eagle3Drafter, draft_window, norms_
 from eaglechat.engine.drafters.proposal import Limits
 from eaglechat.engine.llama.objects import Batch, Context
 from eaglechat.gguf.pairing import check_pair
-from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE, PreflightError
-from eaglechat.wire.errors import EngineError, ModelLoadError
+from eaglechat.gguf.preflight import DRAFT_ARCHITECTURE
+from eaglechat.wire.errors import EngineError
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.stats import SpeculationStats, of_step
 
@@ -71,17 +71,17 @@ class Eagle3Session:
             raise InitError(f"the session wants {config.n_seq} sequences, the contexts have {most}")
         try:
             _, header = check_pair(target.model.path, draft.model.path)
-            assert header is not None
-            if header.architecture != DRAFT_ARCHITECTURE:
-                raise InitError(f"{header.path} is no EAGLE-3 draft, it is {header.architecture}")
+            if header is None or header.architecture != DRAFT_ARCHITECTURE:
+                raise InitError(f"{draft.model.path} is no EAGLE-3 draft")
             window, norms = draft_window(header, 0), norms_of(header)
-        except (PreflightError, ModelLoadError) as error:
+        except EngineError as error:
             raise InitError(str(error)) from error
         self.config = config
         """May be replaced between two rounds, but for n_seq."""
         self.need_embd_pre_norm = target.model.n_layers in draft.model.target_layers
         """Whether the target must export its final pre-norm state, as the draft reads it."""
-        self._stats = SpeculationStats()
+        self.stats = SpeculationStats()
+        """Counts over all rounds that `accept` ended."""
         self._drafters = [
             Eagle3Drafter(target, draft, window=window, norms=norms, seq_id=seq_id)
             for seq_id in range(config.n_seq)
@@ -97,10 +97,7 @@ class Eagle3Session:
         empty one begins another conversation. Raises ProcessError."""
         kept = self._drafter(seq_id).resume(prompt)
         if kept != len(prompt):
-            raise ProcessError(
-                f"the draft saw {kept} positions of a prompt of {len(prompt)} tokens; "
-                "process() must follow every decode of the target"
-            )
+            raise ProcessError(f"process() has seen {kept} of the prompt's {len(prompt)} tokens")
 
     def process(self, batch: Batch) -> None:
         """Take note of a batch that the target has just decoded. The rows of a sequence have to be
@@ -125,16 +122,9 @@ class Eagle3Session:
             raise ProcessError(f"{n_accepted} accepted of a draft of {n_drafted}")
         drafter.accept(range(n_accepted))
         n_tested = min(n_accepted + 1, n_drafted)
-        self._stats += of_step(n_drafted, n_tested, n_accepted, n_accepted + 1)
-
-    def stats(self) -> SpeculationStats:
-        """Counts over all rounds that `accept` ended."""
-        return self._stats
+        self.stats += of_step(n_drafted, n_tested, n_accepted, n_accepted + 1)
 
     def _drafter(self, seq_id: int) -> Eagle3Drafter:
         if not 0 <= seq_id < len(self._drafters):
-            raise BadSeqIdError(
-                f"sequence {seq_id} is out of range; this session has {len(self._drafters)}, "
-                "counted from 0"
-            )
+            raise BadSeqIdError(f"there is no sequence {seq_id} of 0 .. {self.config.n_seq - 1}")
         return self._drafters[seq_id]
