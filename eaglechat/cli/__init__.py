@@ -22,7 +22,7 @@ from eaglechat.cli.status import (
     reason,
 )
 from eaglechat.wire.errors import Cancelled, EngineError
-from eaglechat.wire.neutral import neutralise
+from eaglechat.words.neutral import neutralise
 
 COMMANDS = {
     "run": ("run", "Reply to one prompt and print the reply."),

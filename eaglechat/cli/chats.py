@@ -15,7 +15,7 @@ from eaglechat.chat.older import take_over
 from eaglechat.chat.store import ChatStore, ChatSummary, Hit
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import OK, complain
-from eaglechat.wire.neutral import neutralise_line
+from eaglechat.words.neutral import neutralise_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,6 @@ from eaglechat.cli.status import INTERRUPTED, OK, WrongUsageError, complain, rea
 from eaglechat.settings.model import Settings
 from eaglechat.wire.drafters import DrafterChoice
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import (
     TOP_LIMIT,
     Answer,
@@ -37,6 +36,7 @@ from eaglechat.wire.records import NGRAM, FinishReason, Part, Round, Speculation
 from eaglechat.wire.stats import SpeculationStats, who_drafted
 from eaglechat.words import statistics
 from eaglechat.words.headline import headline_of
+from eaglechat.words.neutral import neutralise
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

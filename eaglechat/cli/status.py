@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.neutral import neutralise
+from eaglechat.words.neutral import neutralise
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 

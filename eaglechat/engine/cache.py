@@ -84,7 +84,6 @@ class CacheState:
         self._branches = Branches(target)
         self.checkpoints = Checkpoints(checkpoint_bytes)
         self._proposal = Proposal()
-        self._decode_ms = 0.0
         # As `ngram.look_up` likes it.
         self.tokens = array("i")
         self.first_turn = 0
@@ -183,8 +182,7 @@ class CacheState:
             self._fill_batch([id_last, *proposal.ids], outputs=True)
         else:
             self._fill_with_tree(id_last, proposal)
-        self._decode()
-        return self._decode_ms
+        return self._decode()
 
     def accept(self, path: Sequence[int]) -> None:
         """Of the batch just decoded, keep the last token and the proposal's tokens at `path`, drop
@@ -219,13 +217,14 @@ class CacheState:
         self._batch.clear()
         self._batch.add_tokens(tokens, len(self.tokens), TRUNK, output=outputs)
 
-    def _decode(self) -> None:
+    def _decode(self) -> float:
+        """Decode the batch, and return the milliseconds that the target took."""
         started = time.perf_counter()
         status = self._target.decode(self._batch)
-        self._decode_ms = ms_since(started)
+        ms = ms_since(started)
         if status == 0:
             self._drafters.see(self._batch)
-            return
+            return ms
         # Part of the batch may be in the KV cache; a recurrent state cannot be rid of it.
         if self._target.n_rollback is None:
             self._cut(len(self.tokens))

@@ -24,7 +24,6 @@ import msgspec
 
 from eaglechat.gguf.shards import Shard, shard_of, shard_paths
 from eaglechat.wire.errors import EngineError
-from eaglechat.wire.neutral import neutralise_line
 from eaglechat.wire.protocol import ModelInfo
 
 MAGIC = b"GGUF"
@@ -504,7 +503,7 @@ def _open(data: bytes, path: Path, size: int) -> tuple[_Cursor, int, int]:
     if not data.startswith(MAGIC):
         first = data[:_MOST_SIGN]
         known = (f"it is {what}" for sign, what in _SIGNS if re.match(sign, first, re.DOTALL))
-        begins = neutralise_line(first[: len(MAGIC)].decode("latin-1"))
+        begins = first[: len(MAGIC)].decode("latin-1")
         what = next(known, f"it begins with “{begins}”, not “GGUF”")
         raise GGUFError(f"{path} is not a GGUF file: {what}")
     cursor = _Cursor(data, str(path), size)

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from eaglechat.wire.neutral import UNSAFE
+from eaglechat.words.neutral import UNSAFE
 
 _UNSAFE = re.compile(rf"{UNSAFE}|[\n\t]")
 _MARKS = "[\ufe0f\u20e3\U0001f3fb-\U0001f3ff]"

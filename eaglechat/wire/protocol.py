@@ -46,8 +46,6 @@ Temperature = Annotated[float, Meta(ge=0.0, le=5.0)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a conversation."""
-
     role: str
     content: str
     reasoning: str = ""
@@ -130,8 +128,6 @@ _Endpoint = Annotated[str, Meta(pattern=r"^[^\s:]+:[0-9]{1,5}$")]
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the models are loaded and run."""
-
     n_ctx: Annotated[int, Meta(ge=0, le=N_CTX_LIMIT)] = 0
     n_batch: Annotated[int, Meta(ge=32, le=8192)] = 512
     n_threads: Annotated[int, Meta(ge=0, le=1024)] = 0
@@ -205,8 +201,6 @@ class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
 
 
 class Unload(Request, frozen=True, kw_only=True, tag="unload"):
-    """Free both models."""
-
     id: RequestId = 0
 
 
@@ -219,8 +213,6 @@ AnyRequest = AnsweredRequest | Set | Cancel | Shutdown
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of a loaded GGUF file."""
-
     path: str
     name: str
     architecture: str
@@ -233,8 +225,6 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set about the reasoning of a target, by its chat template."""
-
     marked: bool = False
     on_off: bool = False
     efforts: tuple[str, ...] = ()
@@ -254,8 +244,6 @@ class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The loaded pair and how it was loaded."""
-
     target: ModelInfo
     drafters: tuple[DrafterInfo, ...] = ()
     undrafted: dict[DrafterKind, str] = {}
@@ -323,8 +311,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Hello(Event, frozen=True, kw_only=True, tag="hello"):
-    """The first message of an engine."""
-
     protocol: int
     engine: str = "eaglechat"
     can: Capabilities = Capabilities()
@@ -335,8 +321,6 @@ class Hello(Event, frozen=True, kw_only=True, tag="hello"):
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
-    """What a load or a reply is waiting for."""
-
     stage: str
     fraction: float
 
@@ -388,8 +372,6 @@ class PromptRun(msgspec.Struct, frozen=True):
 
 
 class Rendered(Event, frozen=True, kw_only=True, tag="rendered"):
-    """A prompt as the target would read it."""
-
     id: int
     runs: tuple[PromptRun, ...]
     tokens: int

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from rich.cells import cell_len, set_cell_size
 
 from eaglechat.wire.drafters import DRAFTERS
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Hello, PairInfo
 from eaglechat.wire.records import NGRAM, AutoDraft, AutoReason
 from eaglechat.wire.worker import Died
+from eaglechat.words.neutral import neutralise
 
 _LOG_LINE = 160
 VISIBLE_WHITESPACE = str.maketrans({"\n": "↵", "\t": "⇥"})

@@ -42,8 +42,8 @@ from eaglechat.hub.references import (
 )
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.settings import config_file
-from eaglechat.wire.neutral import neutralise
 from eaglechat.words.drafting import about, of_model
+from eaglechat.words.neutral import neutralise
 from eaglechat.words.tables import aligned
 
 _REDRAW_S = 0.1

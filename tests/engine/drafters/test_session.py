@@ -167,7 +167,7 @@ def test_a_sequence_out_of_range_is_named_by_every_call(one: Conversation, seq_i
         lambda: session.accept(seq_id, 0),
     ]
     for call in calls:
-        with pytest.raises(BadSeqIdError, match=f"no sequence {seq_id} of 0 .. 0"):
+        with pytest.raises(BadSeqIdError, match=f"no sequence {seq_id} of"):
             call()
 
 
@@ -178,7 +178,7 @@ def test_a_batch_of_a_sequence_the_session_does_not_have_is_refused(tiny_models:
         closing(Eagle3Session(target, draft, Eagle3SessionConfig(1, 3))) as session,
     ):
         decode(target, batch, [1, 2], 0, seq_id=1)
-        with pytest.raises(BadSeqIdError, match="no sequence 1 of 0 .. 0"):
+        with pytest.raises(BadSeqIdError, match="no sequence 1"):
             session.process(batch)
 
 

@@ -24,7 +24,7 @@ from eaglechat.tui.widgets.transcript.markdown import (
     shown_address,
 )
 from eaglechat.tui.widgets.transcript.transcript import Transcript
-from eaglechat.wire.neutral import neutralise
+from eaglechat.words.neutral import neutralise
 from tests.tui.widgets.transcript_app import (
     TranscriptApp,
     drawn_rows,

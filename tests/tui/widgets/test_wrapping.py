@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
-from eaglechat.wire.neutral import neutralise
+from eaglechat.words.neutral import neutralise
 from tests.tui.widgets.transcript_app import text_of
 
 ALPHABET = [

@@ -63,9 +63,9 @@ from eaglechat.tui.widgets.prompt.prompt import Prompt
 from eaglechat.tui.widgets.transcript.markdown import cannot_open, shown_address
 from eaglechat.tui.widgets.transcript.transcript import Transcript
 from eaglechat.wire import protocol
-from eaglechat.wire.neutral import neutralise
 from eaglechat.words import context, numbers, wording
 from eaglechat.words.export import Format
+from eaglechat.words.neutral import neutralise
 from eaglechat.words.timeline import entries, entries_of, progress
 
 NUMBERS_EVERY_S = 0.25

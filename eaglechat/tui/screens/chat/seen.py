@@ -10,8 +10,8 @@ from eaglechat.chat.session import STAND_IN
 from eaglechat.tui.commands.keys import bindings_of
 from eaglechat.tui.screens.dialogs import TextDialog
 from eaglechat.tui.services import desktop
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.protocol import Rendered
+from eaglechat.words.neutral import neutralise
 from eaglechat.words.wording import plural
 
 _CONTROL = "bold $text-accent on $accent-muted"

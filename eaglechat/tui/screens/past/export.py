@@ -17,9 +17,9 @@ from eaglechat.tui.screens.dialogs import ListDialog
 from eaglechat.tui.services import desktop
 from eaglechat.tui.themes import MUTED
 from eaglechat.tui.widgets.panel.knob import Knob
-from eaglechat.wire.neutral import neutralise
 from eaglechat.words import wording
 from eaglechat.words.export import Format, free_file, render
+from eaglechat.words.neutral import neutralise
 
 _CLIPBOARD = "To the clipboard"
 _CHOICES: dict[str, tuple[Format, str]] = {

@@ -19,8 +19,8 @@ from eaglechat.tui.themes import GUESSED, MUTED, NGRAM_KIND, REJECTED
 from eaglechat.tui.widgets.transcript.formatting import PLAIN, GrowingText, Run
 from eaglechat.tui.widgets.transcript.markdown import Look, render
 from eaglechat.tui.widgets.transcript.wrapping import TEXT, Row
-from eaglechat.wire.neutral import neutralise
 from eaglechat.wire.records import NGRAM, DraftToken, Origin, Part, Round
+from eaglechat.words.neutral import neutralise
 from eaglechat.words.timeline import Entry
 from eaglechat.words.wording import VISIBLE_WHITESPACE, fitting
 

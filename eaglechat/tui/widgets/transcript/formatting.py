@@ -20,7 +20,7 @@ from rich.style import Style
 
 from eaglechat.tui.themes import REJECTED
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, Piece, Row, wrap
-from eaglechat.wire.neutral import neutralise
+from eaglechat.words.neutral import neutralise
 
 STRONG, EMPHASIS, CODE, LINK = "strong", "emphasis", "code", "link"
 """Formats. They stand after the ink in the name of a kind: `guessed strong`."""

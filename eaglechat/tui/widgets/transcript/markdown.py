@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from eaglechat.settings.model import View
 from eaglechat.tui.widgets.transcript.formatting import STRONG, WRITTEN_LINK, GrowingText, Line, Run
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, Row
-from eaglechat.wire.neutral import neutralise, neutralise_line
+from eaglechat.words.neutral import neutralise, neutralise_line
 
 _CODE_TYPES = ("fence", "code_block")
 _MOST_SCHEMES = 20

@@ -42,8 +42,8 @@ from eaglechat.tui.widgets.transcript.markdown import (
     links,
 )
 from eaglechat.tui.widgets.transcript.wrapping import FAINT, TEXT, Piece, place_at
-from eaglechat.wire.neutral import neutralise
 from eaglechat.words import timeline, wording
+from eaglechat.words.neutral import neutralise
 
 Item = TypeVar("Item")
 Highlight = tuple[int, int, Style]
