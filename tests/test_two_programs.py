@@ -43,6 +43,7 @@ def draft_lengths() -> tuple[Write, Callable[[], set[str]]]:
     library = PairLibrary(paths.state_dir())
 
     def written() -> set[str]:
+        library.read_measured()
         return {name for name in EVERY if library.kept_length(of(name)) == 3}
 
     return lambda name: library.keep_length(of(name), 3), written

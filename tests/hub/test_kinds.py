@@ -15,7 +15,7 @@ from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.local.library import find, scan, why_unfit
+from eaglechat.hub.local.library import drafts_for, find, scan
 from eaglechat.hub.local.model import LocalModel, ModelKind
 from eaglechat.hub.references import ModelFiles, ModelSource
 from eaglechat.words import ways
@@ -83,8 +83,9 @@ def test_the_library_knows_drafts_of_every_kind_and_what_they_fit(hub: Hub, fold
     assert targets == FITS.keys() - {"unreadable"}
     assert kinds["unreadable"] is ModelKind.PLAIN
     fits = {
-        name: {draft.name for draft in models if why_unfit(one(models, name), draft) is None}
-        for name in FITS
+        name: {draft.name for draft, kind in drafts_for(header, models) if kind != "model"}
+        for name, header in ((name, one(models, name).header) for name in FITS)
+        if header is not None
     }
     assert fits == FITS
 

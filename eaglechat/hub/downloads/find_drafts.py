@@ -10,17 +10,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from eaglechat.gguf.header import GGUFError, GGUFHeader
-from eaglechat.gguf.pairing import (
-    kind_of,
-    kinds,
-    offered_kind,
-    why_no_heads,
-    why_unfit,
-)
+from eaglechat.gguf.pairing import kind_of, kinds, why_no_heads, why_unfit
 from eaglechat.gguf.preflight import TARGET_ARCHITECTURES
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads.client import Hub, RemoteFile, RemoteRepo
 from eaglechat.hub.errors import ConversionError, HubError, OfflineError
+from eaglechat.hub.local.library import drafts_for
 from eaglechat.hub.local.model import LocalModel
 from eaglechat.hub.local.pairs import CataloguePair
 from eaglechat.hub.references import (
@@ -355,11 +350,7 @@ def _ways_here(
         for kind in kinds(header, None):
             yield Way("built_in", fits=True, kind=kind)
         checkpoints = {one.draft: one.entry.draft.checkpoint for one in known}
-        for model in models:
-            draft = model.header
-            drafts = offered_kind(header, draft) if draft is not None else None
-            if draft is None or drafts is None or why_unfit(header, draft) is not None:
-                continue
+        for model, drafts in drafts_for(header, models):
             checkpoint = checkpoints.get(model.path, "")
             yield Way(
                 "here",

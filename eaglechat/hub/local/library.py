@@ -289,44 +289,40 @@ def pair_of_models(target: LocalModel, draft: LocalModel | None = None) -> Pair:
 
 def targets(models: Sequence[LocalModel]) -> list[tuple[LocalModel, InspectedPair]]:
     """The targets among `models`, each with the first draft that fits it, or alone."""
+    drafts = [one for one in models if one.kind is ModelKind.DRAFT]
     found = []
     for model in models:
-        if model.is_target:
-            draft = next((one for one in models if why_unfit(model, one) is None), None)
+        if model.is_target and model.header is not None:
+            draft, _ = next(drafts_for(model.header, drafts), (None, None))
             header = draft.header if draft else None
             pair = InspectedPair(pair_of_models(model, draft), model.header, header, None)
             found.append((model, pair))
     return found
 
 
-def why_unfit(target: LocalModel, draft: LocalModel) -> str | None:
-    """Why a model is no draft for a target, by their headers; None if it is one."""
-    if target.header is None or draft.header is None or draft.kind is not ModelKind.DRAFT:
-        return "it is not a draft"
-    return pairing.why_unfit(target.header, draft.header)
+def drafts_for(
+    target: GGUFHeader, models: Iterable[LocalModel]
+) -> Iterator[tuple[LocalModel, DrafterKind]]:
+    """Of these models, the drafts that fit a target and the whole models that may draft for it,
+    each with the kind of drafter that it is."""
+    for model in models:
+        its = model.header if model.is_target or model.kind is ModelKind.DRAFT else None
+        kind = offered_kind(target, its) if its is not None else None
+        if kind is not None and pairing.why_unfit(target, its) is None:
+            yield model, kind
 
 
-def draft_models(target: LocalModel, models: Sequence[LocalModel]) -> list[LocalModel]:
-    """The whole models that may draft for a target, the smallest first."""
-    its = target.header
-    may_draft = (
-        model
-        for model in models
-        if its and model.is_target and model.header and offered_kind(its, model.header)
-    )
-    return sorted(may_draft, key=lambda model: model.size_bytes)
-
-
-def drafters_of(model: LocalModel, models: Sequence[LocalModel]) -> tuple[DrafterKind, ...]:
+def drafters_of(model: LocalModel, models: Iterable[LocalModel]) -> tuple[DrafterKind, ...]:
     """What drafts for a target, besides n-grams: its own file, and the drafts among `models` that
     fit it. Of a draft, its kind. Empty for all other files."""
     if model.header is None:
         return ()
-    found = [kind_of(model.header)]
-    if model.is_target:
-        drafts = (one.header for one in models if why_unfit(model, one) is None)
-        found = [*kinds(model.header, None), *(kind_of(one) for one in drafts if one)]
-    return tuple(dict.fromkeys(kind for kind in found if kind is not None))
+    if not model.is_target:
+        own = kind_of(model.header)
+        return (own,) if own is not None else ()
+    drafts = (one for one in models if one.kind is ModelKind.DRAFT)
+    fitting = (kind for _, kind in drafts_for(model.header, drafts))
+    return tuple(dict.fromkeys((*kinds(model.header, None), *fitting)))
 
 
 # What a reference means

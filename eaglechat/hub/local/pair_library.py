@@ -44,6 +44,10 @@ class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
         return Pair(self.name, Path(self.target), draft, "recent")
 
 
+def _by_files(lengths: list[_Kept]) -> dict[tuple[str, str | None], int | Auto | None]:
+    return {kept.pair.to_load: kept.n_draft_max for kept in lengths}
+
+
 class PairLibrary:
     """The built-in pair, the recent pairs, the draft length the user chose for each pair, and what
     was measured of each (`speeds`).
@@ -59,6 +63,14 @@ class PairLibrary:
         self.problem: str | None = None
         self.speeds = Speeds(state_dir)
         self._recent = self._recent_file.read([])
+        self._lengths = _by_files(self._lengths_file.read([]))
+
+    def read_measured(self) -> None:
+        """Read the lengths and the speeds again: another eaglechat may have changed them."""
+        # With the lock: a change from another thread is not overtaken by what was read before.
+        with self._lengths_file.changing([]) as lengths:
+            self._lengths = _by_files(lengths)
+        self.speeds.read()
 
     def pairs(self) -> list[Pair]:
         """The built-in pair first, then the recent ones, latest first."""
@@ -115,8 +127,7 @@ class PairLibrary:
 
     def kept_length(self, pair: Pair) -> int | Auto | None:
         """The draft length that the user chose for the pair's files, or None."""
-        lengths = {kept.pair.to_load: kept.n_draft_max for kept in self._lengths_file.read([])}
-        return lengths.get(pair.to_load)
+        return self._lengths.get(pair.to_load)
 
     def keep_length(self, pair: Pair, n_draft_max: int | Auto | None) -> None:
         """Save a draft length for the pair's files; None deletes it."""
@@ -125,6 +136,7 @@ class PairLibrary:
             lengths[:] = [kept for kept in lengths if kept.pair.to_load != pair.to_load]
             if n_draft_max is not None:
                 lengths.append(_Kept(*pair.to_load, n_draft_max=n_draft_max))
+            self._lengths = _by_files(lengths)
 
     def _file(self, name: str, holds: str) -> StateFile[list[_Kept]]:
         def complain(problem: str) -> None:

@@ -142,12 +142,17 @@ class Speeds:
         self._file = StateFile("speeds.json", list[_Of], state_dir)
         self._of: dict[Setup, _Of] | None = None
 
+    def read(self) -> None:
+        """Read the file again; without this, it is read once."""
+        with self._file.changing([]) as known:
+            self._of = {one.setup: one for one in known}
+
     def gain(self, setup: Setup, n_draft_max: int | Auto) -> Gain | None:
         """With this draft length: as measured, or the mean of enough replies if only that has a
         verdict."""
         if self._of is None:
-            self._of = {one.setup: one for one in self._file.read([])}
-        known = self._of.get(setup, _Of(setup))
+            self.read()
+        known = (self._of or {}).get(setup, _Of(setup))
         replies = _by_length(known.replies).get(n_draft_max)
         both = _by_length(known.measured).get(n_draft_max), replies.gain if replies else None
         found = [gain for gain in both if gain is not None]

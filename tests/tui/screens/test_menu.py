@@ -17,6 +17,7 @@ from eaglechat.hub.local.pair_library import PairLibrary
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.settings.model import EngineSettings
+from eaglechat.state_file import StateFile
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
@@ -65,9 +66,16 @@ async def test_a_row_says_what_was_measured_here_or_published(
 
 
 async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
-    drive: Drive, tmp_path: Path
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = ScriptedDesk()
+    read, reads = StateFile.read, list[Path]()
+
+    def counted(self: StateFile[object], otherwise: object) -> object:
+        reads.append(self.path)
+        return read(self, otherwise)
+
+    monkeypatch.setattr(StateFile, "read", counted)
     found = {one.short_name: one for one in scan([write_one_of_each(tmp_path / "own")])}
     plain = found["plain"]
     many = [
@@ -83,8 +91,11 @@ async def test_a_model_of_another_program_is_a_row_and_many_are_found_by_typing(
         await user.press("end")
         assert rows.option_count < 60
         assert "1,962 more; typing finds them" in user.text
+        before = len(reads)
+        assert before < 20
         await user.type("many-1999")
         await user.sees_row("many-1999", "fits", "no draft")
+        assert len(reads) == before
         await user.press("enter")
         await user.on(ChatScreen)
         load = user.engine.requests(protocol.Load)[-1]

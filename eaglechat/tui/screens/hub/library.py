@@ -10,10 +10,9 @@ from textual.widgets import Input
 
 from eaglechat.hub.local.library import (
     built_in_draft,
-    draft_models,
     drafters_of,
+    drafts_for,
     pair_of_models,
-    why_unfit,
 )
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
 from eaglechat.hub.local.pair import Pair
@@ -45,11 +44,12 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self._services = services
+        self._known: list[LocalModel] = []
+        """The models, and the draft that comes with eaglechat."""
         self._rows: list[tuple[LocalModel, Content]] | None = None
         """The models; None until the folders are scanned."""
         self._newer: set[str] | None = None
         """Names of models that are newer on the Hub; None before it was asked."""
-        self._drafts: list[LocalModel] = []
 
     @property
     def _models(self) -> list[LocalModel]:
@@ -68,13 +68,14 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
 
             converted = converted_checkpoints(desk.catalogue()[0])
             models = desk.models(folders)
-            drafts = [one for one in (*models, built_in_draft()) if one.kind is ModelKind.DRAFT]
-            return drafts, [
+            known = [*models, built_in_draft()]
+            drafts = [one for one in known if one.kind is ModelKind.DRAFT]
+            return known, [
                 (one, _row(one, drafters_of(one, drafts), one.path in converted)) for one in models
             ]
 
         def take(found: tuple[list[LocalModel], list[tuple[LocalModel, Content]]]) -> None:
-            self._drafts, self._rows = found
+            self._known, self._rows = found
             self._list_anew()
 
         self.in_background(scan, take)
@@ -148,12 +149,10 @@ class LibraryScreen(ListDialog[Pair, LocalModel]):
             return
         if thing.kind is ModelKind.DRAFT:
             self.say("A draft runs together with its target: choose the target.", bad=True)
-        elif not thing.is_target:
+        elif thing.header is None or not thing.is_target:
             checkpoint = "A checkpoint: install its pair from the menu to convert it."
             self.say(thing.problem or checkpoint, bad=True)
-        elif draft_models(thing, self._models) or any(
-            why_unfit(thing, one) is None for one in self._drafts
-        ):
+        elif any(drafts_for(thing.header, self._known)):
             self._find_drafts(thing, here_only=True)
         else:
             self.dismiss(pair_of_models(thing))

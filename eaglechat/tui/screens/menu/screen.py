@@ -224,12 +224,12 @@ class MenuScreen(EagleScreen[None]):
 
     def _read_catalogue(self) -> None:
         self._list_anew()
-        desk, services = self._services.desk, self._services
+        services = self._services
 
         def read() -> tuple[list[CataloguePair], list[Problem]]:
-            # Reads the file of what was measured: the rows ask it in the app's thread.
-            services.gain(services.pairs.pairs()[0])
-            return desk.catalogue()
+            # Here, because the rows ask for it in the app's thread.
+            services.pairs.read_measured()
+            return services.desk.catalogue()
 
         self.in_background(read, lambda found: self._take_catalogue(*found))
 
