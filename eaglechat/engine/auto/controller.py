@@ -406,13 +406,13 @@ class Controller:
             for probability, accepted in tested(round_, seen.proposal):
                 self._of_draft.note(probability, accepted)
             took += costs.of_draft(steps, seen.n_waiting, n_siblings)
-        as_plain = (n_tokens + rounds - 1) * float(verify[0])
-        self._all_ms += as_plain
+        as_plain, unseen = n_tokens * float(verify[0]), (rounds - 1) * float(verify[0])
+        self._all_ms += as_plain + unseen
         self._rounds += rounds
         if plan.is_trial:
             self._tried_ms += max(0.0, took - n_tokens / float(self._rates[self._arm]))
         if plan.state is not None:
-            self._plain_ms += as_plain
+            self._plain_ms += as_plain + unseen
         if plan.state is not None and plan.n > 0:
             self._dearest_ms = max(self._dearest_ms, took - float(verify[0]))
             self._lost_ms += took - as_plain

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from statistics import mean
 
 import pytest
@@ -242,6 +243,15 @@ def test_a_short_reply_takes_no_long_look_up(name: str) -> None:
     early = [state.n for state in states[:25] if state.reason is AutoReason.LOOKED_UP]
     late = [state.n for state in states if state.reason is AutoReason.LOOKED_UP]
     assert max(early, default=0) <= 3 < max(late)
+
+
+def test_the_ledger_counts_only_accepted_tokens_as_won() -> None:
+    """Not the plain rounds before a look-up, which were not learnt from one by one."""
+    pair = replace(PAIRS["useless draft"], copies=lambda position: max(0, 8 - position % 80))
+    for reply in chat(pair, Controller(calibrated(pair))):
+        accepted = accumulate((round_.n_accepted for round_ in reply.rounds), initial=0)
+        for state, n_accepted in zip(reply.states, accepted, strict=False):
+            assert -state.lost_ms <= 1.2 * n_accepted * pair.verify(1, 0)
 
 
 def test_what_is_found_is_learnt_from_though_it_is_not_proposed() -> None:
