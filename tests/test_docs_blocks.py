@@ -92,7 +92,7 @@ def shell(
         one.chmod(one.stat().st_mode | stat.S_IXUSR)
     chat = Headless(own / "data")
     chat.ask("What is a steam engine?")
-    chat.session.leave("")
+    chat.leave()
     config = own / "config" / "config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
     # llama.cpp's threads spin: one is the fastest beside other tests.

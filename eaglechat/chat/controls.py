@@ -88,7 +88,6 @@ class Control:
         return tuple(dict.fromkeys(map(self.word, sorted(values))))
 
 
-_DRAFTING = ("enabled", "ngram", "n_draft_max", "p_min", "shape", "drafter")
 STARTED_WITH = frozenset({"enabled", "n_draft_max", "p_min"})
 """Controls that are start options of a program such as llama-server."""
 LATER = ("drafter", "thinking", "effort")
@@ -119,6 +118,7 @@ def first_controls(
 
 def not_followed(can: Capabilities) -> frozenset[str]:
     """Names of the controls that have no effect on the drafting of an engine that can do this."""
+    drafting = CONTROLS.keys() & set(Speculation.__struct_fields__)
     if not can.draft_length:
-        return frozenset(_DRAFTING)
-    return frozenset() if can.own else frozenset(_DRAFTING) - STARTED_WITH
+        return frozenset(drafting)
+    return frozenset() if can.own else frozenset(drafting - STARTED_WITH)

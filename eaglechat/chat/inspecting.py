@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from eaglechat.wire.records import LAST_TOKEN, DraftToken, Likely, Origin, Round, Token
+from eaglechat.wire.records import LAST_TOKEN, DraftToken, Likely, Round, Token
 
 Fate = Literal["accepted", "rejected", "sampled", ""]
 
@@ -32,18 +32,13 @@ recorded the target's probabilities."""
 def look_inside(round_: Round) -> tuple[list[Position], list[DraftToken]]:
     """Follow the tokens of a round through its draft, from the root of the tree; and the drafted
     tokens behind a rejected one, which were not verified."""
-    positions, tested, at = list[Position](), set[int](), LAST_TOKEN
-    for number, token in enumerate(round_.tokens):
+    positions, tested, path = list[Position](), set[int](), round_.path
+    for number, (token, at) in enumerate(zip(round_.tokens, (LAST_TOKEN, *path), strict=False)):
         children = {i: round_.drafted[i] for i in round_.children(at)}
         tested.update(children)
-        # One without an id is of a chain.
-        same = (i for i, draft in children.items() if draft.id in (token.id, None))
-        taken = next(same, None) if token.origin is Origin.ACCEPTED else None
+        taken = path[number] if number < len(path) else None
         likely = round_.likely[number] if number < len(round_.likely) else ()
         positions.append((token, _candidates(token, children, taken, likely)))
-        if taken is None:
-            break
-        at = taken
     return positions, [one for i, one in enumerate(round_.drafted) if i not in tested]
 
 

@@ -18,7 +18,7 @@ from eaglechat.chat.recording import Recording, Terms
 from eaglechat.chat.saved_chat import SavedChat, header_of, new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Branch, Question, Reply, TurnId, Turns
-from eaglechat.chat.writing.question import QuestionParts, composed, parts_of, together
+from eaglechat.chat.writing.question import QuestionParts, composed, together
 from eaglechat.chat.writing.roles import Role, find_role
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
@@ -166,30 +166,26 @@ class ChatSession:
 
     # Leaving
 
-    def leave(self, written: str | QuestionParts) -> None:
+    def leave(self, written: QuestionParts) -> None:
         """Stop, and write to disk what is missing there. `written` is in the prompt."""
         if self.running is not None:
             self._engine.send(protocol.Cancel(id=self.running.request_id))
-            written = together(self._end(), parts_of(written))
-        self.recorder.left(parts_of(written))
+            written = together(self._end(), written)
+        self.recorder.left(written)
 
     def close(self) -> None:
         """Stop listening to the engine; after `leave`."""
         self._unwatch()
 
-    def save(self, written: str | QuestionParts) -> None:
-        """Write to disk what is new; to be called once a second. `written` is in the prompt."""
-        self.recorder.save(parts_of(written))
-
     # Asking
 
-    def ask(self, written: str | QuestionParts) -> bool:
+    def ask(self, written: QuestionParts) -> bool:
         """Ask at the end of the chat. This and the methods below return False if it cannot be done
         now, and tell the view why."""
         if self._refuses():
             return False
         self.chat.unsent = ()
-        self._answer(self.turns.ask(composed(parts_of(written))).id, self.terms)
+        self._answer(self.turns.ask(composed(written)).id, self.terms)
         return True
 
     def answer_again(self, id: TurnId) -> bool:
@@ -253,11 +249,11 @@ class ChatSession:
         unknown = "The tokens of the reply are not known, so it cannot be continued."
         return None if is_known else unknown
 
-    def edit(self, id: TurnId, written: str | QuestionParts) -> bool:
+    def edit(self, id: TurnId, written: QuestionParts) -> bool:
         if self._refuses(id):
             return False
         self.chat.unsent = ()
-        self._answer(self.turns.edit(id, composed(parts_of(written))).id, self.terms)
+        self._answer(self.turns.edit(id, composed(written)).id, self.terms)
         return True
 
     def to_compare(self) -> Asked | None:

@@ -73,8 +73,6 @@ class Turns:
         self._children: dict[TurnId | None, list[TurnId]] = {}
         self._chosen: dict[TurnId | None, TurnId] = {}
         self._used: set[TurnId] = set()
-        self._path: tuple[Turn, ...] | None = None
-        """The path, once it was asked for since the last change."""
 
     def __contains__(self, id: object) -> bool:
         return id in self._turns
@@ -89,16 +87,15 @@ class Turns:
     @property
     def path(self) -> tuple[Turn, ...]:
         """The chosen turns, from the first question to the last turn."""
-        if self._path is None:
-            walked: list[Turn] = []
-            while (id := self._chosen.get(walked[-1].id if walked else None)) is not None:
-                walked.append(self._turns[id])
-            self._path = tuple(walked)
-        return self._path
+        walked: list[Turn] = []
+        while (id := self._chosen.get(walked[-1].id if walked else None)) is not None:
+            walked.append(self._turns[id])
+        return tuple(walked)
 
     @property
     def last(self) -> Turn | None:
-        return self.path[-1] if self.path else None
+        path = self.path
+        return path[-1] if path else None
 
     @property
     def last_reply(self) -> Reply | None:
@@ -185,7 +182,6 @@ class Turns:
         self._turns[turn.id] = turn
         self._children.setdefault(turn.parent, []).append(turn.id)
         self._chosen[turn.parent] = turn.id
-        self._path = None
         return turn
 
     # Choosing and deleting
@@ -193,13 +189,11 @@ class Turns:
     def prefer(self, ids: Sequence[TurnId]) -> None:
         """Choose these among their siblings, as `chosen` had them."""
         self._chosen |= {self._turns[id].parent: id for id in ids if id in self._turns}
-        self._path = None
 
     def choose(self, id: TurnId) -> None:
         """Choose this turn and the turns above it."""
         for turn in self.path_to(id):
             self._chosen[turn.parent] = turn.id
-        self._path = None
 
     def delete(self, id: TurnId) -> Branch:
         """Delete a turn with all that follows it; return what was deleted.
@@ -220,7 +214,6 @@ class Turns:
             del self._chosen[turn.parent]
             if left := self.below(turn.parent):
                 self._chosen[turn.parent] = left[max(place - 1, 0)]
-        self._path = None
         return tuple(branch)
 
     def restore(self, branch: Branch) -> None:
@@ -231,7 +224,6 @@ class Turns:
             self._turn(root.parent)
         self._turns |= {turn.id: turn for turn in branch}
         self._chosen[root.parent] = root.id
-        self._path = None
 
     def _turn(self, id: TurnId) -> Turn:
         if id not in self._turns:

@@ -21,7 +21,7 @@ from textual.signal import Signal
 from textual.timer import Timer
 
 import eaglechat.tui.textual_fixes  # noqa: F401
-from eaglechat.chat.writing.question import parts_of
+from eaglechat.chat.writing.question import typed
 from eaglechat.hub.desk import HubDesk
 from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
@@ -263,7 +263,7 @@ class EagleApp(App[None]):
         from eaglechat.tui.screens.chat.screen import ChatScreen
 
         for words in self.screen.query(Filter):
-            self.services.typed_ahead.extend(parts_of(words.take_ahead()))
+            self.services.typed_ahead.extend(typed(words.take_ahead()))
         open_screen(self, ChatScreen(self.services, pair, saved, only_reads=only_reads))
 
     def leave_chat(self, then: Callable[[], None], does: str = "leaves it") -> None:

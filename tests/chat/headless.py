@@ -11,7 +11,7 @@ from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.session import ChatSession
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import TurnId
-from eaglechat.chat.writing.question import QuestionParts, text_of
+from eaglechat.chat.writing.question import QuestionParts, text_of, typed
 from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings.model import Settings
@@ -98,9 +98,20 @@ class Headless:
         self.engine.budget = count
         self.pump_until(lambda: self.session.shown and len(self.session.shown.rounds) >= count)
 
+    def begin(self, text: str) -> bool:
+        """Ask, without an answer yet."""
+        return self.session.ask(typed(text))
+
     def ask(self, text: str) -> None:
-        assert self.session.ask(text)
+        assert self.begin(text)
         self.finish()
+
+    def save(self, text: str = "") -> None:
+        """With this text in the prompt, as `leave`."""
+        self.session.recorder.save(typed(text))
+
+    def leave(self, text: str = "") -> None:
+        self.session.leave(typed(text))
 
     # Looking
 
@@ -135,19 +146,19 @@ def saved_chats(folder: Path) -> list[SavedChat]:
     return [*store_in(folder).saved()]
 
 
-def left_chat(folder: Path, *questions: str, reply: str = "so it is", typed: str = "") -> str:
-    """The name of a chat with these questions, left with `typed` in the prompt."""
+def left_chat(folder: Path, *questions: str, reply: str = "so it is", unsent: str = "") -> str:
+    """The name of a chat with these questions, left with `unsent` in the prompt."""
     chat = Headless(folder)
     chat.engine.reply = reply
     for question in questions:
         chat.ask(question)
-    chat.session.leave(typed)
+    chat.leave(unsent)
     return chat.session.chat.name
 
 
-def reopened(chat: Headless, typed: str = "", *, is_loaded: bool = True) -> Headless:
-    """The chat, left with `typed` in the prompt, as the next start of the app finds it."""
-    chat.session.leave(typed)
+def reopened(chat: Headless, unsent: str = "", *, is_loaded: bool = True) -> Headless:
+    """The chat, left with `unsent` in the prompt, as the next start of the app finds it."""
+    chat.leave(unsent)
     chat.session.close()
     (saved,) = saved_chats(chat.folder)
     return Headless(chat.folder, saved, is_loaded=is_loaded)

@@ -17,7 +17,7 @@ from tests.tui.scripted import REPLY
 
 def stopped(chat: Headless, rounds: int = 3) -> Recording:
     """The recording of a reply that was stopped after some rounds."""
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(rounds)
     chat.session.stop()
     chat.finish()

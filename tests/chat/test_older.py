@@ -83,7 +83,7 @@ def test_what_was_done_to_a_chat_since_is_not_taken_over_again(older: Home) -> N
     older.store.delete("killed")
     chat = older.open("comparison")
     chat.ask("more")
-    chat.session.leave("")
+    chat.leave()
     assert take_over(older.store) == 0
     assert {name for name, *_ in older.rows()} == {"branches", "comparison", "unanswered"}
     assert older.store.read("branches").title == "another title"

@@ -60,7 +60,7 @@ def test_what_it_cannot_do_is_said_and_not_asked_for(chat: Headless) -> None:
 
 
 def test_a_change_that_waits_for_the_next_reply_says_so(chat: Headless) -> None:
-    assert chat.session.ask("why?")
+    assert chat.begin("why?")
     chat.rounds(1)
     chat.session.change_controls(replace(chat.session.controls, temperature=0.1))
 

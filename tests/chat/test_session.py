@@ -10,7 +10,7 @@ import pytest
 from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import Running
 from eaglechat.chat.turns import Reply
-from eaglechat.chat.writing.question import text_of
+from eaglechat.chat.writing.question import text_of, typed
 from eaglechat.links.base import Link
 from eaglechat.settings.model import GenerationSettings, Settings
 from eaglechat.wire import protocol
@@ -34,7 +34,7 @@ def test_a_question_and_its_reply(chat: Headless) -> None:
 
 
 def test_rounds_change_only_the_reply_that_goes_on(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(1)
     changes = chat.changes
     chat.rounds(3)
@@ -53,13 +53,13 @@ def test_the_system_prompt_is_sent_but_is_no_turn(tmp_path: Path) -> None:
 
 
 def test_one_thing_at_a_time(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(1)
     question, reply = chat.session.turns.path
-    assert not chat.session.ask("more")
+    assert not chat.begin("more")
     assert chat.session.to_compare() is None
     assert not chat.session.answer_again(reply.id)
-    assert not chat.session.edit(question.id, "what?")
+    assert not chat.session.edit(question.id, typed("what?"))
     assert not chat.session.step(reply.id, 1)
     assert not chat.session.delete(question.id)
     assert len(chat.said) == 6
@@ -70,7 +70,7 @@ def test_one_thing_at_a_time(chat: Headless) -> None:
     ("stage", "said"), [("target", "loading the target 40%"), ("server", "waiting for the server")]
 )
 def test_what_a_reply_waits_for_is_said(chat: Headless, stage: str, said: str) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     running = chat.session.running
     assert running is not None
     chat.engine.tell(protocol.Progress(id=running.request_id, step=protocol.Loading(stage, 0.4)))
@@ -91,7 +91,7 @@ def test_a_question_without_any_answer_is_given_back(chat: Headless, how: str) -
     chat.engine.budget = 0
     if how == "refused":
         chat.engine.chat_error = ("prompt", "the prompt is too long")
-    chat.session.ask("two")
+    chat.begin("two")
     if how == "stopped":
         chat.session.stop()
         chat.session.stop()
@@ -113,12 +113,12 @@ def test_what_is_typed_below_an_unanswered_question_costs_neither(
     home = Home(tmp_path)
     chat = home.open()
     chat.engine.budget = 0
-    chat.session.ask("two")
-    chat.session.save("and three")
+    chat.begin("two")
+    chat.save("and three")
     if is_killed:
         home.kill(chat)
     else:
-        chat.session.leave("and three")
+        chat.leave("and three")
     again = home.open(chat.session.chat.name)
     assert text_of(again.session.chat.unsent) == "two\n\nand three"
     again.session.leave(again.session.chat.unsent)
@@ -126,7 +126,7 @@ def test_what_is_typed_below_an_unanswered_question_costs_neither(
 
 
 def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(3)
     chat.engine.die("GGML_ASSERT")
     chat.pump_until(lambda: chat.session.running is None)
@@ -134,7 +134,7 @@ def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:
     assert chat.texts[-1]
     assert chat.entries[-2].note == "cut off here"
     assert chat.shown[-1].startswith("error: ")
-    assert not chat.session.ask("more")
+    assert not chat.begin("more")
     chat.load()
     chat.session.loaded(chat.pair, chat.info)
     chat.ask("more")
@@ -142,11 +142,11 @@ def test_a_partial_answer_stays_when_the_engine_dies(chat: Headless) -> None:
 
 
 def test_what_another_request_still_says_is_not_heard(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(2)
-    chat.session.leave("")
+    chat.leave()
     chat.session.open()
-    chat.session.ask("who?")
+    chat.begin("who?")
     chat.finish()
     assert chat.texts == ["who?", REPLY]
 
@@ -207,7 +207,7 @@ def test_before_a_question_there_is_no_prompt_to_compare_on(chat: Headless) -> N
 
 
 def test_controls_reach_a_running_reply_and_the_next_one(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(1)
     chat.session.change_draft_length(2)
     chat.session.change_controls(msgspec.structs.replace(chat.session.controls, temperature=0.3))
@@ -248,7 +248,7 @@ def test_what_is_turned_before_the_models_are_loaded_holds(tmp_path: Path) -> No
 
 
 def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(4)
     shown = chat.session.shown
     assert shown
@@ -277,7 +277,7 @@ def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) ->
 
 def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.ask("one")
-    chat.session.ask("two")
+    chat.begin("two")
     chat.rounds(3)
     chat.session.change_draft_length(1)
     chat.session.stop()
@@ -303,14 +303,14 @@ def test_a_chat_whose_models_are_gone_can_be_read_until_they_are_back(chat: Head
     again = reopened(chat, is_loaded=False)
     again.session.only_read()
     assert "read-only" in again.shown[-1]
-    assert not again.session.ask("more")
+    assert not again.begin("more")
     again.session.loaded(again.pair, again.info)
     again.ask("more")
     assert again.texts == ["why?", REPLY, "more", REPLY]
 
 
 def test_a_stopped_reply_says_so_and_how_fast_it_was(chat: Headless) -> None:
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(2)
     chat.session.stop()
     chat.finish()
@@ -361,7 +361,7 @@ def test_an_edit_without_an_answer_goes_back_to_what_it_was_a_wording_of(chat: H
     chat.ask("one")
     first = chat.session.turns.path[0].id
     chat.engine.budget = 0
-    chat.session.edit(first, "eins")
+    chat.session.edit(first, typed("eins"))
     chat.session.stop()
     chat.finish()
     assert (chat.given_back, chat.beside) == (["eins"], [first])

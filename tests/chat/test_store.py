@@ -51,14 +51,14 @@ def test_a_row_says_what_the_chat_is_about_and_how_long_it_is(
     store: ChatStore, tmp_path: Path
 ) -> None:
     name = left_chat(tmp_path, "How tall\nis   it?", "And now?")
-    left_chat(tmp_path, typed="a thought")
+    left_chat(tmp_path, unsent="a thought")
     left_chat(tmp_path)
     thought, row = store.listed()
     assert (row.name, row.title, row.messages) == (name, "How tall is it?", 4)
     assert row.header.pair == "scripted"
     assert (thought.title, thought.messages) == ("a thought", 0)
     assert len(title_of("word " * 10_000)) <= 160
-    left_chat(tmp_path, typed="\n" * 1000 + "far down")
+    left_chat(tmp_path, unsent="\n" * 1000 + "far down")
     assert titles(store)[0] == "far down"
 
 
@@ -72,7 +72,7 @@ def test_a_chat_that_no_list_would_show_is_not_in_the_file(
     assert [row.messages for row in store.listed()] == [2]
     chat.session.delete(1)
     for typed in ("a secret", " \n"):
-        chat.session.save(typed)
+        chat.save(typed)
     Home(tmp_path).kill(chat)
     with store.opened() as db:
         assert not db.execute("SELECT name FROM chat").fetchall()
@@ -82,7 +82,7 @@ def test_half_characters_are_kept_as_question_marks(store: ChatStore, tmp_path: 
     chat = Headless(tmp_path)
     chat.ask("\ud800 first")
     store.rename(chat.session.chat.name, "\ud800 named")
-    chat.session.leave("\ud800 typed")
+    chat.leave("\ud800 typed")
     (saved,) = store.saved()
     assert (saved.title, text_of(saved.unsent)) == ("? named", "? typed")
     assert saved.turns.path[0].text == "? first"
@@ -97,11 +97,11 @@ def test_what_was_used_last_comes_first_but_for_pinned_chats(
     assert titles(store) == ["older", "new", "renamed"]
     assert [chat.title for chat in store.latest(2)] == ["new", "older"]
     chat = Home(tmp_path).open(names[0])
-    chat.session.leave("")
+    chat.leave()
     assert titles(store) == ["older", "new", "renamed"]
     chat = Home(tmp_path).open(names[0])
     chat.ask("more")
-    chat.session.leave("")
+    chat.leave()
     assert titles(store) == ["older", "renamed", "new"]
 
 
@@ -154,7 +154,7 @@ def test_reasoning_is_found_too(store: ChatStore, tmp_path: Path) -> None:
     chat.engine.dialect = tagged("<think>", "</think>")
     chat.engine.reply = "<think> Hmm, pondering hard </think> Because."
     chat.ask("why?")
-    chat.session.leave("")
+    chat.leave()
     (hit,) = store.find("pondering")
     assert (hit.is_thought, hit.text) == (True, "Hmm, pondering hard")
     (hit,) = store.find("because pondering")
@@ -211,10 +211,10 @@ def test_rounds_that_are_damaged_are_text(store: ChatStore, tmp_path: Path) -> N
 def test_a_reply_of_many_rounds_is_kept_piece_by_piece(store: ChatStore, tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.engine.reply = " ".join(map(str, range(1500)))
-    assert chat.session.ask("count")
+    assert chat.begin("count")
     for rounds in (3, 255, 256, 300, 500):
         chat.rounds(rounds)
-        chat.session.save("")
+        chat.save()
         (saved,) = store.saved()
         reply = saved.turns.last_reply
         assert reply is not None
@@ -245,15 +245,15 @@ def test_a_reply_that_is_settled_without_a_round_is_kept(store: ChatStore) -> No
 
 def test_no_file_before_there_is_something_to_keep(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
-    chat.session.save("")
-    chat.session.leave("")
+    chat.save()
+    chat.leave()
     assert not [*tmp_path.glob("chats*")]
 
 
 def test_a_long_prompt_is_kept_while_it_is_typed(store: ChatStore, tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     for typed in ("x" * 5000, "x" * 5001):
-        chat.session.save(typed)
+        chat.save(typed)
         (saved,) = store.saved()
         assert text_of(saved.unsent) == typed
 
@@ -269,8 +269,8 @@ def test_a_second_program_is_told_and_writes_to_a_copy(store: ChatStore, tmp_pat
     assert any("open in another eaglechat" in text for text in second.shown)
     first.ask("more of mine")
     second.ask("yours")
-    first.session.leave("")
-    second.session.leave("")
+    first.leave()
+    second.leave()
     copy, original = store.saved()
     assert [t.text for t in original.turns.path][::2] == ["mine", "more of mine"]
     assert [t.text for t in copy.turns.path][::2] == ["mine", "yours"]
@@ -280,7 +280,7 @@ def test_a_second_program_that_only_looks_leaves_no_copy(store: ChatStore, tmp_p
     first = Headless(tmp_path)
     first.ask("mine")
     (saved,) = store.saved()
-    Headless(tmp_path, saved).session.leave("")
+    Headless(tmp_path, saved).leave()
     assert len(store.listed()) == 1
 
 
@@ -317,12 +317,12 @@ def test_what_another_program_wrote_since_the_chat_was_read_is_there(
     read = store.read(name)
     other = Home(tmp_path).open(name)
     other.ask("second")
-    other.session.leave("typed")
+    other.leave("typed")
     chat = Headless(tmp_path, read)
     assert chat.texts[::2] == ["first", "second"]
     assert chat.session.chat.unsent[0].text == "typed"
     chat.ask("third")
-    chat.session.leave("")
+    chat.leave()
     assert [t.text for t in store.read(name).turns.path][::2] == ["first", "second", "third"]
 
 
@@ -350,13 +350,13 @@ from tests.chat.headless import Headless
 chat = Headless(Path(sys.argv[1]))
 chat.engine.reply = " ".join(map(str, range(int(sys.argv[2]))))
 print(flush=True)
-chat.session.ask("count")
+chat.begin("count")
 while chat.session.running:
     seen = len(chat.session.shown.rounds)
     chat.pump_until(lambda: not chat.session.running or len(chat.session.shown.rounds) > seen)
-    chat.session.save("typed")
+    chat.save("typed")
     print(len(chat.session.shown.rounds), flush=True)
-chat.session.leave("typed")
+chat.leave("typed")
 """
 
 
@@ -395,7 +395,7 @@ def test_a_kill_loses_nothing_that_was_saved(
     assert store.find("count")
     assert store.find('"0 1 2"')
     chat.ask("go on")
-    chat.session.leave("")
+    chat.leave()
     (again,) = store.saved()
     assert [t.text for t in again.turns.path][:3] == ["count", reply.text, "go on"]
 
@@ -479,14 +479,14 @@ def test_a_chat_that_cannot_be_kept_goes_on_and_is_kept_once_it_can(
     monkeypatch.setattr(ChatStore, "connect", on_a_full_disk)
     for text in ("x" * 50_000, "y" * 50_000):
         chat.ask(text)
-        chat.session.save("")
+        chat.save()
     assert len(chat.said) == 1
     assert "This chat cannot be saved to" in chat.said[0]
     assert "full" in chat.said[0]
     assert chat.session.recorder.is_behind
     chat.session.delete(chat.session.turns.path[4].id)
     monkeypatch.undo()
-    chat.session.save("typed")
+    chat.save("typed")
     assert not chat.session.recorder.is_behind
     (saved,) = store.saved()
     assert story(saved.turns) == story(chat.session.turns)
@@ -502,10 +502,10 @@ def test_what_could_not_be_kept_and_is_no_longer_there_is_not_missed(
 ) -> None:
     chat = Headless(tmp_path)
     monkeypatch.setattr(ChatStore, "connect", full)
-    chat.session.save("typed")
+    chat.save("typed")
     assert chat.session.recorder.is_behind
     monkeypatch.undo()
-    chat.session.save("")
+    chat.save()
     assert not chat.session.recorder.is_behind
     assert not store.listed()
 
@@ -514,7 +514,7 @@ def test_a_reply_that_went_on_while_nothing_could_be_kept_is_kept_whole(
     store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat = Headless(tmp_path)
-    chat.session.ask("why?")
+    chat.begin("why?")
     chat.rounds(3)
     chat.session.stop()
     chat.finish()
@@ -526,7 +526,7 @@ def test_a_reply_that_went_on_while_nothing_could_be_kept_is_kept_whole(
     chat.finish()
     assert chat.session.recorder.is_behind
     monkeypatch.undo()
-    chat.session.save("")
+    chat.save()
     (saved,) = store.saved()
     assert saved.turns.reply(2).text == chat.texts[-1]
     rounds_of = [one.turns.reply(2).recording.rounds for one in (saved, chat.session)]
@@ -537,9 +537,9 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the place of a folder")
     chat = Headless(tmp_path / "file")
     chat.ask("why?")
-    chat.session.save("typed")
+    chat.save("typed")
     assert chat.session.recorder.reader()().turns.path[0].text == "why?"
-    chat.session.leave("typed")
+    chat.leave("typed")
     assert len(chat.said) == 1
     assert "cannot be saved" in chat.said[0]
 
@@ -613,7 +613,7 @@ def test_an_index_that_is_damaged_is_made_anew(store: ChatStore, tmp_path: Path)
     assert titles(store) == ["why?"]
     chat = Home(tmp_path).open(name)
     chat.session.delete(1)
-    chat.session.leave("typed")
+    chat.leave("typed")
     assert found(store, "why") == []
 
 
@@ -629,7 +629,7 @@ def test_a_chat_that_is_open_while_the_file_breaks_is_written_whole_to_the_next_
     chat.session.recorder._db = None
     unusable("noise", store.file)
     chat.ask("third")
-    chat.session.leave("typed")
+    chat.leave("typed")
     (saved,) = store.saved()
     assert story(saved.turns) == story(chat.session.turns)
     assert text_of(saved.unsent) == "typed"
@@ -650,7 +650,7 @@ def test_a_chat_that_is_open_while_the_file_is_deleted_is_written_whole_to_the_n
         left_chat(tmp_path, "another")
     chat.ask("second")
     assert story(store.read(chat.session.chat.name).turns) == story(chat.session.turns)
-    chat.session.leave("typed")
+    chat.leave("typed")
     assert titles(store) == ["first", "another"][: 1 + is_replaced]
 
 

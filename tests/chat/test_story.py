@@ -11,6 +11,7 @@ from string import ascii_lowercase
 import pytest
 
 from eaglechat.chat.turns import Reply, Turns
+from eaglechat.chat.writing.question import typed
 from tests.chat.headless import Headless
 from tests.chat.home import Home
 
@@ -168,7 +169,7 @@ class Story:
         rounds = self.random.choice([None, 1, 2])
         if rounds is not None:
             self.chat.rounds(rounds)
-            self.chat.session.save("")
+            self.chat.save()
             self.model.unsent = ""
             self.chat.session.stop()
         self.chat.finish()
@@ -182,11 +183,11 @@ class Story:
     # In the open chat
 
     def ask(self) -> None:
-        assert self.chat.session.ask(self.asks())
+        assert self.chat.begin(self.asks())
         self.answered()
 
     def edit(self) -> None:
-        assert self.chat.session.edit(self.turn(is_reply=False), self.asks())
+        assert self.chat.session.edit(self.turn(is_reply=False), typed(self.asks()))
         self.answered()
 
     def answer_again(self) -> None:
@@ -204,7 +205,7 @@ class Story:
 
     def ask_and_stop_at_once(self) -> None:
         question = self.asks()
-        assert self.chat.session.ask(question)
+        assert self.chat.begin(question)
         self.chat.session.stop()
         self.chat.finish()
         assert self.chat.given_back[-1] == question
@@ -229,7 +230,7 @@ class Story:
 
     def type(self) -> None:
         self.model.unsent = self.perhaps("typed")
-        self.chat.session.save(self.model.unsent)
+        self.chat.save(self.model.unsent)
 
     def rename(self) -> None:
         self.model.title = self.perhaps("title")
@@ -243,7 +244,7 @@ class Story:
 
     def leave(self, typed: str) -> None:
         self.model.unsent, name = typed, self.name
-        self.chat.session.leave(typed)
+        self.chat.leave(typed)
         self.chat.session.close()
         self.end(name)
 
@@ -275,12 +276,12 @@ class Story:
     def kill(self) -> None:
         rounds = self.random.randint(0, 2)
         question = self.asks()
-        assert self.chat.session.ask(question)
+        assert self.chat.begin(question)
         self.model.unsent = question
         if rounds:
             self.chat.rounds(rounds)
             self.model.unsent = self.words("typed")
-            self.chat.session.save(self.model.unsent)
+            self.chat.save(self.model.unsent)
             unsent = self.model.unsent
             self.take()
             self.model.unsent = unsent
@@ -290,7 +291,7 @@ class Story:
         self.end(name)
         self.begin(name)
         assert story(self.chat.session.turns) == self.model.story
-        self.chat.session.save(self.model.unsent)
+        self.chat.save(self.model.unsent)
 
     # To chats that are not open
 
@@ -371,4 +372,4 @@ def test_what_is_kept_tells_the_same_story_as_a_model_of_it(tmp_path: Path, seed
                 story.what_is_gone_is_in_no_file()
     except Exception as error:
         raise AssertionError(f"after {story.log}") from error
-    story.chat.session.leave("")
+    story.chat.leave()

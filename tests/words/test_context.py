@@ -96,7 +96,7 @@ def test_a_chat_from_a_larger_context_fills_a_smaller_one_and_no_more(tmp_path: 
     for question in ("one", "two", "three"):
         chat.ask(question)
     before = chat.session.n_past
-    chat.session.leave("")
+    chat.leave()
     chat.session.info = msgspec.structs.replace(chat.info, n_ctx=before // 2)
     chat.session.open(*saved_chats(tmp_path))
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.turns import Reply
+from eaglechat.chat.writing.question import typed
 from eaglechat.wire.records import Origin, Part, Round, Token
 from eaglechat.words.export import (
     SUFFIXES,
@@ -73,9 +74,9 @@ class Page(HTMLParser):
 def test_markdown_has_the_path_with_the_numbers_and_no_reasoning(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     chat.ask("first?")
-    chat.session.edit(1, "second?")
+    chat.session.edit(1, typed("second?"))
     chat.finish()
-    chat.session.leave("")
+    chat.leave()
     (saved,) = saved_chats(tmp_path)
     text = markdown(saved)
     assert text.startswith("# second?\n\n20")
@@ -112,7 +113,7 @@ def test_json_has_every_branch_with_its_rounds(tmp_path: Path) -> None:
     chat.ask("why?")
     chat.session.answer_again(1)
     chat.finish()
-    chat.session.leave("")
+    chat.leave()
     (saved,) = saved_chats(tmp_path)
     document = json.loads(tree(saved))
     question, first, second = document["turns"]

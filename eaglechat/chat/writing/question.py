@@ -28,11 +28,6 @@ def typed(text: str) -> QuestionParts:
     return (TurnPart(text),) if text else ()
 
 
-def parts_of(written: str | Sequence[TurnPart]) -> QuestionParts:
-    """Parts, from parts or from typed text."""
-    return typed(written) if isinstance(written, str) else tuple(written)
-
-
 def together(one: QuestionParts, other: QuestionParts) -> QuestionParts:
     """Both, with an empty line between them."""
     return (*one, TurnPart("\n\n"), *other) if one and other else one or other

@@ -37,7 +37,6 @@ class Role:
     name: str
     description: str
     values: Mapping[str, Any]
-    file: Path
 
     def applied(self, settings: Settings) -> Settings:
         for key, value in self.values.items():
@@ -95,4 +94,4 @@ def read_role(file: Path) -> Role | str:
             values[key] = check(_KEYS[key], value)
         except WrongValueError as error:
             return f"{file}: {key} {error}"
-    return Role(file.stem, " ".join(description.split()), values, file)
+    return Role(file.stem, " ".join(description.split()), values)

@@ -14,11 +14,9 @@ from eaglechat.chat.writing.question import (
     composed,
     mark,
     of_file,
-    parts_of,
     pasted,
     shown,
     text_of,
-    typed,
 )
 from tests.chat.headless import Headless, saved_chats
 
@@ -84,12 +82,6 @@ def test_a_file_stands_apart() -> None:
     assert shown(asked) == "What does\n\n[notes.md: 45 B, ~12 tokens]\n\nsay?"
 
 
-def test_what_was_written_may_be_a_text() -> None:
-    assert parts_of("why?") == typed("why?") == (TurnPart("why?"),)
-    assert parts_of("") == ()
-    assert parts_of([PASTE]) == (PASTE,)
-
-
 def test_a_reopened_question_and_draft_have_their_parts(tmp_path: Path) -> None:
     chat = Headless(tmp_path)
     assert chat.session.ask((TurnPart("Look: "), FILE))
@@ -106,7 +98,7 @@ def test_a_reopened_question_and_draft_have_their_parts(tmp_path: Path) -> None:
 def test_a_draft_is_on_disk_while_it_is_written(tmp_path: Path, length: int) -> None:
     chat = Headless(tmp_path)
     for _ in range(2):
-        chat.session.save((PASTE, TurnPart("x" * length)))
+        chat.session.recorder.save((PASTE, TurnPart("x" * length)))
     (saved,) = saved_chats(tmp_path)
     assert saved.unsent == (PASTE, TurnPart("x" * length))
 

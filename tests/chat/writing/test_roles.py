@@ -102,7 +102,7 @@ def test_a_chat_is_asked_in_its_role_and_remembers_it(tmp_path: Path, roles: Pat
     request = chat.last_request
     assert [message.role for message in request.messages] == ["system", "user"]
     assert (request.messages[0].content, request.sampling.temperature) == ("Arr.", 1.5)
-    chat.session.leave("")
+    chat.leave()
 
     again = Headless(tmp_path, *saved_chats(tmp_path), roles=roles)
     assert again.session.role == role
@@ -111,7 +111,7 @@ def test_a_chat_is_asked_in_its_role_and_remembers_it(tmp_path: Path, roles: Pat
     assert again.session.controls.temperature == before
     again.ask("and now?")
     assert again.last_request.messages[0].role == "user"
-    again.session.leave("")
+    again.leave()
 
     assert Headless(tmp_path, *saved_chats(tmp_path), roles=roles).session.role is None
 
@@ -122,10 +122,10 @@ def test_a_role_that_is_gone_or_wrong_is_said(tmp_path: Path, roles: Path) -> No
     assert isinstance(role, Role)
     chat.session.choose_role(role)
     chat.ask("why?")
-    chat.session.leave("")
-    role.file.write_text("temperature = 9")
+    chat.leave()
+    (roles / "pirate.toml").write_text("temperature = 9")
     wrong = Headless(tmp_path, *saved_chats(tmp_path), roles=roles)
-    role.file.unlink()
+    (roles / "pirate.toml").unlink()
     gone = Headless(tmp_path, *saved_chats(tmp_path), roles=roles)
     assert wrong.session.role is gone.session.role is None
     assert any("must be between 0 and 5. This chat continues" in text for text in wrong.shown)

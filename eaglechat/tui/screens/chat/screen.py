@@ -758,7 +758,7 @@ class ChatScreen(EagleScreen[None]):
 
     def save(self) -> None:
         was_behind = self.session.recorder.is_behind
-        self.session.save(self._unsent)
+        self.session.recorder.save(self._unsent)
         if self.session.recorder.is_behind != was_behind:
             self.changed()
 

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from eaglechat.chat.saved_chat import Passage, SavedChat
 from eaglechat.chat.store import KEPT_DAYS, ChatSummary, Hit
-from eaglechat.chat.writing.question import parts_of
+from eaglechat.chat.writing.question import typed
 from eaglechat.tui.commands.keys import bindings_of, with_keys
 from eaglechat.tui.screens.dialogs import Ask, ListDialog
 from eaglechat.tui.screens.past.export import ExportScreen
@@ -88,7 +88,7 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
         self.in_background(read, self._open, fails)
 
     def _open(self, chat: SavedChat) -> None:
-        self._typed_ahead += parts_of(self.words.take_ahead())
+        self._typed_ahead += typed(self.words.take_ahead())
         self.dismiss(chat)
 
     def _change(self, chat: ChatSummary, change: Callable[[], object], sentence: str = "") -> None:
