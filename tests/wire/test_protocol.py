@@ -123,13 +123,3 @@ def test_a_value_out_of_range_is_refused_with_its_field(change: dict, field: str
 
     with pytest.raises(ProtocolError, match=field):
         decode_request(json.dumps(chat).encode())
-
-
-@pytest.mark.parametrize(
-    "line", [b"", b"{}", b"[]", b"hello", b'{"type": "dance"}', b'{"type": "set"', b"\xff\xfe"]
-)
-def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        decode_request(line)
-    with pytest.raises(ProtocolError):
-        decode_event(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,7 @@ from eaglechat.engine.drafters.base import ProcessError
 from eaglechat.engine.drafters.eagle3 import Eagle3Drafter
 from eaglechat.engine.drafters.proposal import Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context
-from eaglechat.engine.pair import LoadedPair
-from eaglechat.gguf.pairing import check_pair
 from eaglechat.wire.errors import Cancelled
-from eaglechat.wire.protocol import LoadOptions
 from eaglechat.wire.records import N_DRAFT_MAX_LIMIT
 from eaglechat.wire.worker import cancelled_by
 from tests.engine.kind_pairs import KINDS, Write
@@ -78,29 +74,6 @@ def test_a_cancelled_load_is_not_timed_any_further(
         calibrate(rig.target, rig.drafter)
     assert n_decodes == n_measures
     assert rig.drafter.known == 0
-
-
-def test_a_load_can_be_cancelled_while_it_is_timed(
-    tiny_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logits, decode = Context.logits, Context.decode
-
-    def timed(context: Context, row: int) -> object:
-        nonlocal timing
-        timing = True
-        return logits(context, row)
-
-    def counted(context: Context, batch: Batch) -> int:
-        nonlocal n_more
-        n_more += timing
-        return decode(context, batch)
-
-    timing, n_more = False, 0
-    monkeypatch.setattr(Context, "logits", timed)
-    monkeypatch.setattr(Context, "decode", counted)
-    with cancelled_by(lambda: timing), pytest.raises(Cancelled):
-        LoadedPair(check_pair(*tiny_files), LoadOptions(n_ctx=256, n_threads=1))
-    assert n_more == 0
 
 
 def test_a_pair_that_fails_is_not_calibrated(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_each_token_is_the_likeliest_under_the_noise_of_its_place(
     rig: Rig, tiny_models: tuple[Model, Model], sampling: Sampling
 ) -> None:
     """Of the target's distribution behind all that stands before it, whatever was drafted. Noise is
-    independent between places and tokens (`test_noise`), so the tokens of a reply are independent
+    independent between places and tokens (`test_sampler`), so the tokens of a reply are independent
     draws."""
     n_accepted = n_drafted = n_drawn = 0
     wrong: list[tuple[int, int]] = []

@@ -60,7 +60,3 @@ def test_a_new_field_anywhere_is_told_before_a_setting_is_taken_for_another(
         if moved and values(read) != values(defaults):
             with pytest.raises(NativeLibraryError, match=rf"do not fit: {struct}_params\."):
                 bindings.check_structs()
-
-
-def test_the_structs_of_this_installation_fit() -> None:
-    bindings.check_structs()

@@ -1,5 +1,5 @@
 """What the filters leave is what llama.cpp's samplers leave, and what is drawn from the likeliest
-tokens alone is what would be from all."""
+tokens alone is what would be from all; the noise of the draws; and what the target held likely."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from eaglechat.engine.llama import sampler
 from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler, likeliest
+from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler, gumbel, likeliest
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import Sampling
-from tests.engine.rig import decode
+from eaglechat.wire.records import Round
+from tests import tiny
+from tests.engine.rig import GREEDY, Rig, decode
 from tests.tiny import write_model
 
 
@@ -154,3 +156,92 @@ def left_by_llama_cpp(sampling: Sampling, text: list[int], logits: np.ndarray) -
     left = {array.data[place].id: array.data[place].logit for place in range(array.size)}
     api.llama_sampler_free(chain)
     return left
+
+
+# --- the noise: Gumbel's distribution, and independent wherever anything differs ---
+
+
+IDS = np.arange(100_000)
+
+
+def test_it_has_the_standard_gumbel_distribution() -> None:
+    noise = np.sort(gumbel(3, 7, IDS))
+    assert np.isfinite(noise).all()
+    distance = np.abs(np.exp(-np.exp(-noise)) - (np.arange(len(IDS)) + 0.5) / len(IDS)).max()
+    # Kolmogorov and Smirnov: a right one exceeds this once in 10,000 seeds.
+    assert distance < 2.23 / len(IDS) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("seed", "place", "step"), [(4, 7, 0), (3, 8, 0), (4, 6, 0), (37, 0, 0), (3, 7, 1)]
+)
+def test_it_is_independent_in_all_that_it_depends_on(seed: int, place: int, step: int) -> None:
+    """Of another seed, another place and other tokens, also where they seem to make up for each
+    other."""
+    uniform, other = (
+        np.exp(-np.exp(-noise)) for noise in (gumbel(3, 7, IDS), gumbel(seed, place, IDS + step))
+    )
+    assert abs(np.corrcoef(uniform, other)[0, 1]) < 4 / len(IDS) ** 0.5
+
+
+def test_a_token_s_noise_is_the_same_whoever_is_asked_about_beside_it() -> None:
+    few = [5, 17, 99_999]
+    assert gumbel(3, 7, few).tolist() == gumbel(3, 7, IDS)[few].tolist()
+
+
+# --- what the target held likely, recorded beside what it sampled ---
+
+
+HOT = Sampling(temperature=0.8, top_k=6, top_p=0.95, min_p=0.02)
+PENALISED = Sampling(temperature=0.0, repeat_penalty=1.3)
+ANY = pytest.mark.parametrize(
+    "sampling",
+    [GREEDY, HOT, PENALISED, Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)],
+    ids=["greedy", "filtered", "penalised", "unfiltered"],
+)
+
+
+@pytest.fixture
+def prompt(rig: Rig) -> tuple[int, ...]:
+    return rig.prompt("Tell me about rain.")
+
+
+def looked_at(rig: Rig, prompt: tuple[int, ...], **options: Any) -> list[Round]:
+    rounds = rig.reply(prompt, top=5, max_tokens=40, **options).rounds
+    assert rounds
+    return rounds
+
+
+@ANY
+def test_looking_changes_no_token_and_has_what_was_likely_in_its_place(
+    rig: Rig, prompt: tuple[int, ...], sampling: Sampling
+) -> None:
+    looked = looked_at(rig, prompt, sampling=sampling, seed=7)
+    plain = rig.reply(prompt, max_tokens=40, sampling=sampling, seed=7).rounds
+
+    assert [r.tokens for r in looked] == [r.tokens for r in plain]
+    assert not any(r.likely for r in plain)
+    for round_ in looked:
+        assert len(round_.likely) == len(round_.tokens)
+        for place, (token, likely) in enumerate(zip(round_.tokens, round_.likely, strict=True)):
+            by_id = {one.id: one for one in likely}
+            assert len(likely) >= 5
+            assert token.id in by_id
+            assert by_id[token.id].chance > 0
+            if place < len(round_.drafted):
+                assert round_.drafted[place].id in by_id
+            probabilities = [one.probability for one in likely]
+            assert probabilities == sorted(probabilities, reverse=True)
+            assert 0 < sum(probabilities) <= 1 + 1e-6
+            chances = [one.chance for one in likely]
+            assert sum(chances) <= 1 + 1e-5
+            if sampling is GREEDY:
+                assert likely[0].id == token.id
+                assert chances == [1.0] + [0.0] * (len(likely) - 1)
+
+
+def test_control_tokens_have_their_names(rig: Rig, prompt: tuple[int, ...]) -> None:
+    first = rig.reply(prompt, top=len(tiny.TOKENS), max_tokens=1).rounds[0]
+    named = {one.id: one.text for one in first.likely[0]}
+    for token in (tiny.BOS, tiny.EOS):
+        assert named[token] == tiny.TOKENS[token]

@@ -13,7 +13,7 @@ from eaglechat.wire.part_stream import Segment
 from eaglechat.wire.protocol import Message, Thinking
 from eaglechat.wire.records import Part
 from tests.engine.templates import dialects
-from tests.engine.templates.dialects import CASES, NAMES, OFF, Case
+from tests.engine.templates.dialects import CASES, NAMES, Case
 
 TEMPLATES = {name: ChatTemplate(dialects.source(name), bos="<s>", eos="</s>") for name in NAMES}
 
@@ -86,23 +86,11 @@ def test_what_a_template_lets_one_choose(name: str, on_off: bool, efforts: tuple
     assert (reasoning.on_off, reasoning.efforts) == (on_off, efforts)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "plain"])
-def test_reasoning_is_found_in_every_dialect_but_the_plain_one(name: str) -> None:
-    assert TEMPLATES[name].dialect.reasons
-    assert not TEMPLATES["plain"].dialect.reasons
-
-
 def test_a_template_nobody_knows_is_plain_where_the_vocabulary_has_no_tags() -> None:
     control = {"<think>", "</think>"}.__contains__
 
     assert not ChatTemplate(None, bos="", eos="").dialect.reasons
     assert ChatTemplate(None, bos="", eos="", is_control=control).dialect.opens == "<think>"
-
-
-def test_thinking_off_closes_the_thought_in_the_prompt() -> None:
-    segments = parts(TEMPLATES["channel"], ["Not a", " thought"], OFF)
-
-    assert text_of(segments, Part.ANSWER) == "Not a thought"
 
 
 def test_reasoning_is_given_in_the_field_that_gpt_oss_reads() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eaglechat.chat.measured import measured
 from eaglechat.links.http.openai import LlamaServer
-from eaglechat.wire.records import Origin, Part, Round
+from eaglechat.wire.records import Origin, Round
 from tests.links.http.streamed import Streamed, said
 
 A, C, B, P, U = (
@@ -130,18 +130,3 @@ def test_whatever_the_parser_swallows_no_origin_is_wrong(
         assert token.origin in (origin, U)
     if len(kept) == len(chunks):
         assert [token.origin for token in tokens] == truth
-
-
-def test_thoughts_that_the_server_leaves_in_the_text_are_reasoning() -> None:
-    texts = ("<think>", "\n2 and 2", ".", "</think>", "\n\nFour")
-    plain = [chunk(n, 8.0 * n, 0, 0, text) for n, text in enumerate(texts, 1)]
-    tokens = [token for round_ in read(*plain, *over(5, 40, 0, 0)) for token in round_.tokens]
-    said = [(token.text, token.part) for token in tokens if token.text]
-    assert said == [("2 and 2", Part.REASONING), (".", Part.REASONING), ("Four", Part.ANSWER)]
-    assert [token.origin for token in tokens] == [P] * 5
-
-
-def test_reasoning_is_a_part_of_its_own() -> None:
-    timings = {"timings": {"predicted_n": 1}}
-    (round_,) = read({"choices": [{"delta": {"reasoning_content": "hm"}}], **timings})
-    assert [(token.text, token.part) for token in round_.tokens] == [("hm", Part.REASONING)]

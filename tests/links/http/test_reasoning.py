@@ -16,9 +16,12 @@ from tests.links.http.streamed import Streamed, said
 
 
 def parts_of(kind: type[OpenAIServer], chunks: list[str]) -> tuple[str, str]:
-    """Reasoning and answer, of a server that counts a token for each chunk."""
-    counted = [{"usage": {"completion_tokens": n + 1}} for n in range(len(chunks))]
-    sent = [said(text, **usage) for text, usage in zip(chunks, counted, strict=True)]
+    """Reasoning and answer, of a server that counts a token for each chunk in its usage, and in its
+    timings: llama-server's are read."""
+    sent = [
+        said(text, usage={"completion_tokens": n}, timings={"predicted_n": n, "predicted_ms": n})
+        for n, text in enumerate(chunks, 1)
+    ]
     streamed = Streamed(kind()).send(*sent)
     streamed.end()
     reasoning, answer = (
@@ -56,9 +59,10 @@ def test_an_answer_alone_stays_as_it_is(chunks: list[str]) -> None:
             assert parts_of(kind, chunks) == ("", text)
 
 
-def test_what_a_server_takes_apart_itself_stays_as_it_is() -> None:
-    streamed = Streamed(OpenAIServer())
-    streamed.send({"choices": [{"delta": {"reasoning": "<think>", "content": "<think>x"}}]})
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_server_takes_apart_itself_stays_as_it_is(kind: type[OpenAIServer]) -> None:
+    delta = {"reasoning": "<think>", "content": "<think>x"}
+    streamed = Streamed(kind()).send({"choices": [{"delta": delta}], "timings": {"predicted_n": 1}})
     streamed.end()
     texts = [(token.part, token.text) for token in streamed.tokens]
     assert texts == [(Part.REASONING, "<think>"), (Part.ANSWER, "<think>x")]

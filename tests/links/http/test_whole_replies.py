@@ -46,11 +46,17 @@ def test_tabby_counts_in_its_usage(kind: OpenAIServer) -> None:
     assert counted.by_drafter == {}
 
 
-@pytest.mark.parametrize(("accepted", "rejected"), [(0, 0), (5, None), (None, 5), (None, None)])
-def test_what_is_not_counted_stays_unknown(accepted: int | None, rejected: int | None) -> None:
+@pytest.mark.parametrize(
+    "last",
+    [
+        *({"usage": tabby(*both)} for both in ((0, 0), (5, None), (None, 5), (None, None))),
+        {"timings": {**TIMINGS, **dict.fromkeys(("draft_kind", "draft_rounds", "draft_n"))}},
+    ],
+)
+def test_what_is_not_counted_stays_unknown(last: dict[str, Any]) -> None:
     """OpenAI sends zeros for texts that a request predicts."""
-    counted = stats(OpenAIServer(), usage=tabby(accepted, rejected))
-    assert (counted.drafted, counted.is_of_whole_reply) == (0, False)
+    counted = stats(OpenAIServer(), **last)
+    assert (counted.drafted, counted.by_drafter, counted.is_of_whole_reply) == (0, {}, False)
 
 
 def test_mlx_vlm_counts_in_its_timings() -> None:
@@ -67,12 +73,6 @@ def test_no_more_is_accepted_than_the_reply_has_tokens() -> None:
     own = {"draft_kind": "mtp", "draft_rounds": 1, "draft_n": 7, "draft_n_accepted": 6}
     counted = stats(OpenAIServer(), 2, timings={**TIMINGS, **own})
     assert (counted.drafted, counted.accepted) == (7, 2)
-
-
-def test_mlx_vlm_without_a_draft_says_nothing_of_one() -> None:
-    names = ("draft_kind", "draft_rounds", "draft_n", "draft_n_accepted")
-    counted = stats(OpenAIServer(), timings={**TIMINGS, **dict.fromkeys(names)})
-    assert (counted.drafted, counted.by_drafter) == (0, {})
 
 
 STEPS = {"per_step_accepted": [2, 0, 3], "per_step_drafted": [3, 3, 3]}

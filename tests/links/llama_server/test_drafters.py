@@ -96,17 +96,6 @@ def test_a_program_drafts_and_accepts_what_our_engine_does(
     assert options[options.index("--spec-type") + 1] == word
 
 
-def test_a_reply_without_drafts_is_of_a_program_without_them(start: Start, tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
-    client = start("real")
-    loaded(client, load(tiny_kinds.write_hy_v3(tmp_path / "target.gguf")))
-    text = client.answer(chat()).text
-    assert done(client, chat(enabled=False)).stats.drafted == 0
-    assert client.latest.text == text
-    _, plain = started(tmp_path)
-    assert "--spec-type" not in plain
-
-
 def test_a_block_bounds_the_draft(start: Start, tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     client = start("real")
