@@ -14,8 +14,8 @@ from eaglechat import paths
 from eaglechat.engine.llama import workarounds
 from eaglechat.hub import catalogue
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.speeds import Gain, Setup, Speeds, setup_of
 from eaglechat.hub.references import ModelSource
 from eaglechat.settings.config_file import save_setting

@@ -22,7 +22,7 @@ from statistics import fmean, geometric_mean, stdev
 from typing import Literal
 
 from eaglechat.chat.recording import Recording
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.speeds import Gain, Speeds, setup_of
 from eaglechat.settings.model import EngineSettings
 from eaglechat.wire.gain import MeasuredGain, student_t

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.settings.description import SettingDoc, find
 from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import (

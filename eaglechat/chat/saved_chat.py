@@ -9,7 +9,7 @@ import msgspec
 
 from eaglechat.chat.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, shown, together
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 
 _LONGEST_TITLE = 160
 

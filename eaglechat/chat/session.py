@@ -20,7 +20,7 @@ from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Branch, Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, composed, together
 from eaglechat.chat.writing.roles import Role, find_role
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.speeds import Speeds, setup_of
 from eaglechat.links.base import ENGINE_DIED, Lifecycle
 from eaglechat.settings.model import Settings

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eaglechat.cli.progress import Progress
-    from eaglechat.hub.local.pair import Pair
+    from eaglechat.hub.local.pairs import Pair
 
 PATIENCE_S = 1.0
 """Work that takes longer than this shows its progress."""

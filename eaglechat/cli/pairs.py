@@ -11,9 +11,8 @@ from eaglechat import paths
 from eaglechat.cli.parsing import did_you_mean
 from eaglechat.cli.status import CommandError, WrongUsageError, complain
 from eaglechat.hub import catalogue
-from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
-from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
+from eaglechat.hub.local.pairs import Pair, builtin_pair, inspect, pair_of_files, pair_of_server
 from eaglechat.hub.references import InvalidReferenceError, parse
 from eaglechat.links.http.address import same_server
 from eaglechat.settings import config_file

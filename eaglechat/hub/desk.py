@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglechat.hub import catalogue
-from eaglechat.hub.fit import Machine
 
 if TYPE_CHECKING:
     from eaglechat.hub.catalogue import CatalogueEntry
     from eaglechat.hub.downloads.client import Hub
     from eaglechat.hub.downloads.install import Facts, Plan
     from eaglechat.hub.downloads.queue import Downloads, Install
+    from eaglechat.hub.fit import Machine
     from eaglechat.hub.local.model import LocalModel
     from eaglechat.hub.local.pairs import CataloguePair, InspectedPair
     from eaglechat.settings.config_file import Problem
@@ -32,8 +32,6 @@ class HubDesk:
 
     def __init__(self, connect: Callable[[], Hub] | None = None) -> None:
         self._connect = connect
-        self.machine: Callable[[], Machine] = lambda: None
-        """How much memory there is, by which the quantisation of a target is chosen."""
         self._lock = threading.RLock()
         self.downloads: Downloads | None = None
         """None until the first download of this session."""
@@ -63,14 +61,15 @@ class HubDesk:
 
         return install.facts_of(self.hub, plan, n_ctx)
 
-    def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:
-        """The files and sizes of a pair that can be installed.
+    def plan(self, entry: CatalogueEntry, machine: Machine, n_ctx: int) -> Plan:
+        """The files and sizes of a pair that can be installed; of a target without a file, in the
+        quantisation that suits the machine.
 
         Raises HubError, InvalidReferenceError, GGUFError.
         """
         from eaglechat.hub.downloads import install
 
-        plan = install.plan(self.hub, entry, machine=self.machine(), n_ctx=n_ctx)
+        plan = install.plan(self.hub, entry, machine, n_ctx)
         install.check_draft(self.hub, plan)
         return plan
 

@@ -23,8 +23,8 @@ from textual.timer import Timer
 import eaglechat.tui.textual_fixes  # noqa: F401
 from eaglechat.chat.writing.question import typed
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.local.pair import Pair, pair_of_server
 from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import Pair, pair_of_server
 from eaglechat.links.base import Link
 from eaglechat.settings.config_file import Problem
 from eaglechat.settings.model import ServerSettings, Settings, key_variable
@@ -108,7 +108,6 @@ class EagleApp(App[None]):
             # Unwatched: every style sheet would be parsed a second time before the first row.
             self.set_reactive(App.theme, chosen.name)
             self.stylesheet.set_variables(self.get_css_variables())
-        desk = desk or HubDesk()
         settings_service = SettingsService(self, settings, config_file)
         self.services = Services(
             engine=EngineService(
@@ -117,7 +116,7 @@ class EagleApp(App[None]):
             settings=settings_service,
             pairs=pairs,
             n_draft_max=n_draft_max,
-            desk=desk,
+            desk=desk or HubDesk(),
             leave_chat=self.leave_chat,
             open_menu=self.open_menu,
             load_instead=self.load_instead,
@@ -131,7 +130,6 @@ class EagleApp(App[None]):
                 self._write_past_screen, lambda: self.app_focus, lambda: settings_service.current
             ),
         )
-        desk.machine = lambda: self.services.engine.machine
         self._notices = list(map(str, (*problems, *key_problems, *theme_problems)))
         if chosen.name != settings.interface.theme:
             self._notices.append(f"There is no theme “{settings.interface.theme}”.")

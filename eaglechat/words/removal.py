@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from eaglechat.hub.local.cache import hops
 from eaglechat.hub.local.model import Source
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.removal import Removal
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.wording import plural

@@ -12,7 +12,7 @@ from eaglechat.chat.recording import Recording
 from eaglechat.chat.session import ChatSession, Running, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import shown
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.links.crashes import without
 from eaglechat.wire.protocol import Capabilities, Loading, PairInfo
 from eaglechat.wire.records import FinishReason, Part, Prefill

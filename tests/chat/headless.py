@@ -12,7 +12,7 @@ from eaglechat.chat.session import ChatSession
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import TurnId
 from eaglechat.chat.writing.question import QuestionParts, text_of, typed
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.settings.model import Settings
 from eaglechat.wire import protocol

@@ -9,7 +9,7 @@ from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.saved_chat import new_chat
 from eaglechat.chat.store import ChatStore
 from eaglechat.chat.turns import Reply
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from tests.chat.headless import Headless, store_in
 from tests.chat.records import answering
 

@@ -10,8 +10,8 @@ import pytest
 
 from eaglechat.cli import COMMANDS, main, options, pairs
 from eaglechat.cli.status import CommandError
-from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.settings.description import describe
 from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import AUTO

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from eaglechat.hub.downloads.client import Hub, Timeouts
+from eaglechat.hub.downloads.client import Hub
 from tests.hub.fakehub import FakeHub
 
 
@@ -24,11 +24,11 @@ def online(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hub(fake: FakeHub, tmp_path: Path) -> Hub:
-    return Hub(fake.endpoint, tmp_path / "cache", Timeouts(), (0.01, 0.01))
+    return Hub(fake.endpoint, tmp_path / "cache", waits=(0.01, 0.01))
 
 
 @pytest.fixture
 def impatient(hub: Hub) -> Hub:
     """Soon takes a pause for a stall, a busy machine's too: what it asked is not counted."""
-    hub.timeouts = Timeouts(read=0.5)
+    hub.read_s = 0.5
     return hub

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from eaglechat.hub.downloads.client import Hub, Timeouts
+from eaglechat.hub.downloads.client import Hub
 from tests import ggufs
 from tests.hub.fakehub import FakeHub
 
@@ -102,7 +102,7 @@ def test_a_pair_without_a_draft_needs_heads(
 def test_without_a_network_nothing_is_said_to_be_wrong(
     script: ModuleType, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nowhere = Hub("http://127.0.0.1:9", tmp_path / "cache", Timeouts(), ())
+    nowhere = Hub("http://127.0.0.1:9", tmp_path / "cache", waits=())
     assert script.main([], nowhere, file) == 2
     out, err = capsys.readouterr()
     assert out == ""

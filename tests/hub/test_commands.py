@@ -23,7 +23,7 @@ from eaglechat.cli.progress import Progress
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.queue import Downloads, FileSnapshot, Install
 from eaglechat.hub.local.cache import RepoCache
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from tests import ggufs
 from tests.cli.redrawn import Terminal
 from tests.hub import ollama_store

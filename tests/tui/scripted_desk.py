@@ -14,9 +14,9 @@ from eaglechat.hub.downloads.download import FileSnapshot, FileState
 from eaglechat.hub.downloads.install import Facts, Plan
 from eaglechat.hub.downloads.queue import Install, Stage
 from eaglechat.hub.errors import HubError, OfflineError
+from eaglechat.hub.fit import Machine
 from eaglechat.hub.local.model import LocalModel
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import CataloguePair
+from eaglechat.hub.local.pairs import CataloguePair, Pair
 from eaglechat.hub.references import ModelSource
 from eaglechat.settings.config_file import Problem
 
@@ -84,7 +84,7 @@ class ScriptedDesk(HubDesk):
     def catalogue(self) -> tuple[list[CataloguePair], list[Problem]]:
         return list(self.pairs), []
 
-    def plan(self, entry: CatalogueEntry, n_ctx: int = 0) -> Plan:
+    def plan(self, entry: CatalogueEntry, machine: Machine, n_ctx: int) -> Plan:
         given = self.plans.get(entry.name, OfflineError("no Hub here"))
         if isinstance(given, HubError):
             raise given

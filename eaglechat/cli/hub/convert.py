@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from eaglechat.cli.parsing import checked_type
 from eaglechat.cli.progress import Progress
 from eaglechat.cli.status import INTERRUPTED, OK, complain
-from eaglechat.hub.convert import TYPES, ConversionReport, convert
+from eaglechat.hub.convert import TYPES, convert
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    kind = checked_type(args.type, TYPES)
+    kind, started = checked_type(args.type, TYPES), time.monotonic()
     with closing(Progress()) as progress:
         try:
             report = convert(
@@ -53,16 +54,13 @@ def run(args: argparse.Namespace) -> int:
             progress.close()
             complain("interrupted; nothing was written")
             return INTERRUPTED
-    _print_report(report)
-    return OK
-
-
-def _print_report(report: ConversionReport) -> None:
     for note in report.notes:
         complain(f"note: {note}")
     layers = ", ".join(map(str, report.target_layers))
     print(
-        f"{report.path}: {report.type}, {report.size_bytes / 1e6:,.1f} MB, "
+        f"{report.path}: {kind}, {report.path.stat().st_size / 1e6:,.1f} MB, "
         f"{report.n_parameters / 1e6:,.1f} M parameters, reads layers {layers} of its target, "
-        f"drafts from {report.draft_vocabulary:,} tokens; {report.seconds:.1f} s"
+        f"drafts from {report.draft_vocabulary:,} tokens; "
+        f"{time.monotonic() - started:.1f} s"
     )
+    return OK

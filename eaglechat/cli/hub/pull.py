@@ -22,7 +22,7 @@ from eaglechat.cli.status import (
 )
 from eaglechat.hub import catalogue, fit
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.downloads import install, quantisations, targets
+from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub, RemoteRepo
 from eaglechat.hub.downloads.download import FileSnapshot
 from eaglechat.hub.downloads.find_drafts import checkpoint_files, pair_up
@@ -30,8 +30,7 @@ from eaglechat.hub.downloads.queue import Downloads, Install
 from eaglechat.hub.errors import OfflineError
 from eaglechat.hub.fit import Machine
 from eaglechat.hub.local import installed, library
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import BUILTIN_NAME
+from eaglechat.hub.local.pairs import BUILTIN_NAME, Pair
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelFiles,
@@ -177,7 +176,7 @@ def _pull_model(
 def _choose(reference: ModelSource, listing: RemoteRepo, hub: Hub) -> ModelFiles:
     """What the reference names; of a model with several quantisations, if it names none, the one
     to take on this machine. Standard error gets what each needs here."""
-    weighed = quantisations.left_open(hub, listing, reference)
+    weighed = install.left_open(hub, listing, reference)
     machine = _machine() if weighed else None
     best = fit.best(weighed, machine)
     rows = []

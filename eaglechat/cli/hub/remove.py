@@ -14,9 +14,8 @@ from eaglechat.cli.status import FAILED, INTERRUPTED, OK, CommandError, WrongUsa
 from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.library import copy_of
 from eaglechat.hub.local.model import LocalModel, Source
-from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
-from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE, CataloguePair
+from eaglechat.hub.local.pairs import BUILTIN_NAME, BUILTIN_TARGET_PACKAGE, CataloguePair, Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.words.removal import consequences, what_goes
 

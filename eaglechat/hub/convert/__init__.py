@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -39,13 +38,10 @@ class ConversionReport:
     """What a conversion wrote."""
 
     path: Path
-    type: str
-    size_bytes: int
     n_parameters: int
     target_layers: tuple[int, ...]
     draft_vocabulary: int
     """The number of tokens the draft can propose."""
-    seconds: float
     notes: tuple[str, ...]
     """What in the checkpoint was not taken literally, in sentences for the user."""
 
@@ -62,7 +58,6 @@ def convert(
     `type` is one of TYPES. `out` appears when it is complete; otherwise what was there stays.
     Raises ConversionError, OSError.
     """
-    started = time.monotonic()
     header = read_target(target)
     directory, stored = open_checkpoint(checkpoint)
     config = read_config(directory)
@@ -75,12 +70,9 @@ def convert(
     write_draft(out, fields, tensors, progress, copied=fields_as_stored(header, "tokenizer."))
     return ConversionReport(
         path=out,
-        type=type,
-        size_bytes=out.stat().st_size,
         n_parameters=n_parameters,
         target_layers=draft.target_layers,
         draft_vocabulary=header.n_vocab if draft.d2t is None else draft.d2t.size,
-        seconds=time.monotonic() - started,
         notes=(*draft.notes, *_about_norms(config)),
     )
 

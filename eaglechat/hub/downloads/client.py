@@ -47,14 +47,6 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Timeouts:
-    """Seconds to wait for a connection, and for the next byte of a response."""
-
-    connect: float = 5.0
-    read: float = 20.0
-
-
-@dataclass(frozen=True)
 class RemoteFile:
     """A file of a repository at one commit; `sha256` is None for small files stored in git."""
 
@@ -143,13 +135,15 @@ class Hub:
         self,
         endpoint: str | None = None,
         cache_dir: Path | None = None,
-        timeouts: Timeouts | None = None,
+        connect_s: float = 5.0,
+        read_s: float = 20.0,
         waits: tuple[float, ...] = (0.5, 1.5),
     ) -> None:
-        """`waits`: seconds before each repetition of a request that failed transiently."""
+        """`connect_s` and `read_s` are waited for a connection and for the next byte of a response,
+        and `waits` before each repetition of a request that failed transiently, in seconds."""
         self.endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
         self.cache_dir = cache_dir or default_cache_dir()
-        self.timeouts = timeouts or Timeouts()
+        self.connect_s, self.read_s = connect_s, read_s
         self._waits = waits
         self._headers: dict[RemoteFile, GGUFHeader] = {}
         self._beginnings: dict[RemoteFile, GGUFHeader] = {}
@@ -202,9 +196,7 @@ class Hub:
         )
         with self._explained(name):
             try:
-                found = get_hf_file_metadata(
-                    url, timeout=self.timeouts.read, endpoint=self.endpoint
-                )
+                found = get_hf_file_metadata(url, timeout=self.read_s, endpoint=self.endpoint)
             except (HFValidationError, UnicodeError):
                 raise
             except ValueError as error:  # a size that is no number
@@ -314,7 +306,7 @@ class Hub:
                 "SSL_CERT_FILE."
             ) from error
         # huggingface_hub's default is to wait for ever.
-        session.timeout = httpx2.Timeout(self.timeouts.read, connect=self.timeouts.connect)
+        session.timeout = httpx2.Timeout(self.read_s, connect=self.connect_s)
         return session
 
     def request_headers(self, url: str) -> dict[str, str]:
@@ -352,7 +344,14 @@ def _check_address(endpoint: str) -> None:
 
 
 def _repo_of(info: _Info, repo: str, revision: str = "main") -> RemoteRepo:
-    commit = info.sha or ""
+    commit, card, tags = info.sha or "", info.cardData or {}, info.tags or []
+
+    def tagged(key: str) -> list[str]:
+        return [tag.rpartition(":")[2] for tag in tags if tag.startswith(f"{key}:")]
+
+    licence = card.get("license") or next(iter(tagged("license")), None)
+    bases = card.get("base_model") or []
+    bases = [*(bases if isinstance(bases, list) else [bases]), *tagged("base_model")]
     files = (
         RemoteFile(
             repo,
@@ -369,24 +368,9 @@ def _repo_of(info: _Info, repo: str, revision: str = "main") -> RemoteRepo:
         commit=commit,
         files=tuple(files),
         gated=bool(info.gated),
-        licence=_licence(info),
-        base_models=_base_models(info),
+        licence=None if licence is None else str(licence),
+        base_models=tuple(dict.fromkeys(map(str, bases))),
         downloads=info.downloads or 0,
-        tags=tuple(info.tags or ()),
+        tags=tuple(tags),
         renamed=info.id if info.id != repo else None,
     )
-
-
-def _licence(info: _Info) -> str | None:
-    if licence := (info.cardData or {}).get("license"):
-        return str(licence)
-    tags = (tag for tag in info.tags or () if tag.startswith("license:"))
-    return next((tag.split(":", 1)[1] for tag in tags), None)
-
-
-def _base_models(info: _Info) -> tuple[str, ...]:
-    """The repositories that this one was made from, by its card and tags."""
-    declared = (info.cardData or {}).get("base_model")
-    names = list(declared) if isinstance(declared, list) else [declared] if declared else []
-    names += [tag.rsplit(":", 1)[1] for tag in info.tags or () if tag.startswith("base_model:")]
-    return tuple(dict.fromkeys(str(name) for name in names))

@@ -338,8 +338,8 @@ def _over_xet(hub: Hub, metadata: FileMetadata, file: RemoteFile, start: int) ->
     xet = metadata.xet
     assert xet is not None
     config = {
-        "client.connect_timeout": timedelta(seconds=hub.timeouts.connect),
-        "client.read_timeout": timedelta(seconds=hub.timeouts.read),
+        "client.connect_timeout": timedelta(seconds=hub.connect_s),
+        "client.read_timeout": timedelta(seconds=hub.read_s),
         # Longer failures are retried by the download, which shows them to the user.
         "client.retry_max_attempts": 2,
         "client.retry_base_delay": timedelta(seconds=0.5),

@@ -17,18 +17,23 @@ def newer(hub: Hub, models: Sequence[LocalModel]) -> set[str]:
 
     Raises OfflineError.
     """
-    asked: dict[str, RemoteRepo | None] = {}
+    asked: dict[str, RemoteRepo] = {}
     others: dict[str, list[bool]] = {}
     for model in models:
         if model.source is not Source.HUGGING_FACE or model.repo is None or model.header is None:
             continue
         if model.repo not in asked:
-            asked[model.repo] = _ask(hub, model.repo)
-        repo = asked[model.repo]
-        if repo is not None:
-            files = zip(model.in_repo, model.files, strict=True)
-            is_other = any(_is_other(repo, path, file) for path, file in files)
-            others.setdefault(model.name, []).append(is_other)
+            # Without files it has no other version of any.
+            asked[model.repo] = RemoteRepo(model.repo)
+            try:
+                asked[model.repo] = hub.repo(model.repo)
+            except OfflineError:
+                raise
+            except HubError:
+                pass
+        files = zip(model.in_repo, model.files, strict=True)
+        is_other = any(_is_other(asked[model.repo], path, file) for path, file in files)
+        others.setdefault(model.name, []).append(is_other)
     return {name for name, versions in others.items() if all(versions)}
 
 
@@ -37,15 +42,6 @@ def files(hub: Hub, model: LocalModel) -> list[RemoteFile]:
     assert model.repo is not None
     repo = hub.repo(model.repo)
     return [repo.file(path) for path in model.in_repo]
-
-
-def _ask(hub: Hub, repo: str) -> RemoteRepo | None:
-    try:
-        return hub.repo(repo)
-    except OfflineError:
-        raise
-    except HubError:
-        return None
 
 
 def _is_other(repo: RemoteRepo, path: str, file: Path) -> bool:

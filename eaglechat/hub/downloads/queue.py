@@ -25,7 +25,7 @@ from eaglechat.hub.downloads.download import (
 )
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.errors import HubError
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.wire.errors import EngineError
 
 _SPEED_WINDOW_S = 5.0

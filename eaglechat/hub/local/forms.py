@@ -24,7 +24,7 @@ from eaglechat.gguf.header import GGUFError, read_header
 from eaglechat.gguf.memory import f16_bytes
 from eaglechat.hub.local.cache import free_bytes
 from eaglechat.hub.local.fingerprint import sha256
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.units import format_bytes
 from eaglechat.machine import cpu_info
 from eaglechat.paths import reencoded_dir, replacing

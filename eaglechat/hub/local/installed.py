@@ -10,8 +10,7 @@ from eaglechat.gguf.shards import shard_of
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.local.library import by_commit, files_here, locate
 from eaglechat.hub.local.model import LocalModel, ModelKind
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import CataloguePair
+from eaglechat.hub.local.pairs import CataloguePair, Pair
 from eaglechat.hub.references import ModelSource
 from eaglechat.state_file import StateFile
 

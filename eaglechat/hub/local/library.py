@@ -29,8 +29,7 @@ from eaglechat.hub.local import ollama
 from eaglechat.hub.local.cache import RepoCache, cache_dir, hops, record_of, repo_of
 from eaglechat.hub.local.headers import HeaderBook
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source, size_of
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import BUILTIN_DRAFT, InspectedPair, pair_of_files
+from eaglechat.hub.local.pairs import BUILTIN_DRAFT, InspectedPair, Pair, pair_of_files
 from eaglechat.hub.references import (
     InvalidReferenceError,
     ModelSource,

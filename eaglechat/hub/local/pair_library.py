@@ -10,7 +10,7 @@ import msgspec
 
 from eaglechat.hub import catalogue
 from eaglechat.hub.local import pairs
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.speeds import Speeds
 from eaglechat.state_file import StateFile
 from eaglechat.wire.errors import EngineError

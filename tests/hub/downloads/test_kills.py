@@ -27,12 +27,12 @@ CHILDREN = """
 import os, sys
 from pathlib import Path
 from huggingface_hub import constants
-from eaglechat.hub.downloads.client import Hub, Timeouts
+from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.errors import HubError
 
 constants.HF_HUB_OFFLINE = False
-hub = Hub(sys.argv[1], Path(sys.argv[2]), Timeouts(), ())
+hub = Hub(sys.argv[1], Path(sys.argv[2]), waits=())
 # What a first question imports and looks up is not done again in each process.
 hub.repo("user/model")
 for line in sys.stdin:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from huggingface_hub import close_session
 
-from eaglechat.hub.downloads.client import Hub, RemoteFile, Timeouts
+from eaglechat.hub.downloads.client import Hub, RemoteFile
 from eaglechat.hub.downloads.explain import explain
 from eaglechat.hub.errors import HubError
 
@@ -61,7 +61,7 @@ def mirror() -> Iterator[Mirror]:
 @pytest.fixture
 def hub(mirror: Mirror, tmp_path: Path) -> Hub:
     endpoint = f"http://127.0.0.1:{mirror.server.server_port}"
-    return Hub(endpoint, tmp_path, Timeouts(2.0, 2.0), ())
+    return Hub(endpoint, tmp_path, 2.0, 2.0, waits=())
 
 
 def changed(**fields: Any) -> bytes:
@@ -160,7 +160,7 @@ def test_a_file_of_which_it_is_not_said_what_it_is_is_not_fetched(
     ],
 )
 def test_an_address_of_no_hub_names_the_variable(tmp_path: Path, endpoint: str) -> None:
-    hub = Hub(endpoint, tmp_path, Timeouts(2.0, 2.0), ())
+    hub = Hub(endpoint, tmp_path, 2.0, 2.0, waits=())
     for ask in (
         lambda: hub.repo("u/r"),
         lambda: hub.search("qwen"),

@@ -11,7 +11,7 @@ from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install
 from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.downloads.download import download
-from eaglechat.hub.downloads.quantisations import weigh
+from eaglechat.hub.downloads.install import weigh
 from eaglechat.hub.fit import best as best_of
 from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, whole_models

@@ -18,7 +18,7 @@ from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.downloads.queue import Downloads, Install, SpeedMeter, Stage
 from eaglechat.hub.local import library, removal
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.references import ModelSource
 from tests import ggufs
 from tests.hub.fakehub import FakeHub, Seen

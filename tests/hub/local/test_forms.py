@@ -20,8 +20,7 @@ from eaglechat.engine.llama.quantise import QuantiseError, quantise
 from eaglechat.gguf.header import read_header
 from eaglechat.hub.local import forms
 from eaglechat.hub.local.forms import LoadFile, target_to_load
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import builtin_pair, inspect, pair_of_files
+from eaglechat.hub.local.pairs import Pair, builtin_pair, inspect, pair_of_files
 from eaglechat.settings.model import Settings
 from eaglechat.wire.protocol import LoadOptions, Sampling
 from tests import tiny

@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList
 
 from eaglechat.hub import catalogue
 from eaglechat.hub.desk import HubDesk
-from eaglechat.hub.downloads.client import Hub, Timeouts
+from eaglechat.hub.downloads.client import Hub
 from eaglechat.hub.local.pair_library import NotInstalledError, PairLibrary
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
@@ -65,7 +65,7 @@ def desk(fake: FakeHub, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config = home / "eaglechat" / "config"
     config.mkdir(parents=True)
     (config / "catalogue.toml").write_text(CATALOGUE)
-    return HubDesk(lambda: Hub(fake.endpoint, cache, Timeouts(), (0.01,)))
+    return HubDesk(lambda: Hub(fake.endpoint, cache, waits=(0.01,)))
 
 
 async def install_small(user: Driver) -> None:

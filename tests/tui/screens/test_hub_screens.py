@@ -13,7 +13,7 @@ from textual.widgets import OptionList
 from eaglechat.hub.downloads.client import RemoteFile
 from eaglechat.hub.downloads.install import Plan
 from eaglechat.hub.errors import GatedError
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.hub.downloads import DownloadsScreen

@@ -14,8 +14,7 @@ from textual import events
 from eaglechat.chat.writing.question import text_of
 from eaglechat.hub.local import forms, pairs
 from eaglechat.hub.local.forms import LoadFile
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.pairs import Pair, pair_of_files
 from eaglechat.tui.commands.keys import key_of
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask

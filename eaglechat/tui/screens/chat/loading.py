@@ -16,7 +16,7 @@ from textual.widgets import Static
 from eaglechat import paths
 from eaglechat.chat.controls import first_controls
 from eaglechat.hub.local import passes
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.links.base import Lifecycle
 from eaglechat.links.crashes import starts_again
 from eaglechat.tui.commands.keys import ENTER

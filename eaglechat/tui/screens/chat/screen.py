@@ -28,8 +28,7 @@ from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import QuestionParts, text_of
 from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
-from eaglechat.hub.local.pair import Pair, pair_of_server
-from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.pairs import Pair, pair_of_files, pair_of_server
 from eaglechat.links.http.address import same_server
 from eaglechat.settings.description import parse as parse_value
 from eaglechat.settings.model import PanelPlace, Settings, View

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from eaglechat.hub.local.pair import Pair
+from eaglechat.hub.local.pairs import Pair
 from eaglechat.hub.units import format_bytes, format_seconds
 from eaglechat.tui.commands.keys import ENTER, bindings_of, key_of
 from eaglechat.tui.screens.dialogs import ListDialog

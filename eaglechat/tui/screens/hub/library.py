@@ -15,8 +15,7 @@ from eaglechat.hub.local.library import (
     pair_of_models,
 )
 from eaglechat.hub.local.model import LocalModel, ModelKind, Source
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import none_here
+from eaglechat.hub.local.pairs import Pair, none_here
 from eaglechat.hub.local.removal import Removal, plan_removal, remove
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.commands.keys import bindings_of

@@ -55,7 +55,7 @@ class PlanScreen(TextDialog[bool]):
     def _ask_hub(self) -> Facts | None:
         services = self._services
         desk, n_ctx = services.desk, services.settings.current.engine.n_ctx
-        plan = desk.plan(self._entry, n_ctx)
+        plan = desk.plan(self._entry, services.engine.machine, n_ctx)
         self.later(self._take_plan, plan, _description(plan, desk.free_bytes(), desk.endpoint))
         return desk.facts(plan, n_ctx)
 

@@ -16,8 +16,7 @@ from textual.widgets import Input
 from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.fit import Machine, Quantisation
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import CataloguePair, pair_of_files
+from eaglechat.hub.local.pairs import CataloguePair, Pair, pair_of_files
 from eaglechat.hub.references import InvalidReferenceError, ModelFiles, parse, whole_models
 from eaglechat.hub.units import format_bytes
 from eaglechat.tui.screens.dialogs import ListDialog
@@ -156,7 +155,7 @@ class RepoScreen(_FindScreen[Quantisation | str]):
         self.ask(f"Asking for the files of {self._repo}…", self._find)
 
     def _find(self) -> None:
-        from eaglechat.hub.downloads import quantisations, targets
+        from eaglechat.hub.downloads import install, targets
 
         desk, n_ctx = self._services.desk, self._services.settings.current.engine.n_ctx
         listing = self._listing = desk.hub.repo(self._repo)
@@ -170,7 +169,7 @@ class RepoScreen(_FindScreen[Quantisation | str]):
             said = f"{repo} is a draft{' ' if made_for else ', '}{which}"
             self.later(self.show_found, said, [*map(_repo_row, hits)])
             return
-        weighed = quantisations.weigh(desk.hub, listing, whole_models(listing.paths), n_ctx)
+        weighed = install.weigh(desk.hub, listing, whole_models(listing.paths), n_ctx)
         machine = self._services.engine.machine
         best = fit.best(weighed, machine)
         suits = f" {best.name} suits this machine." if best else ""

@@ -10,8 +10,7 @@ import re
 from dataclasses import dataclass
 
 from eaglechat.chat.writing.files import fitting, list_directory
-from eaglechat.hub.local.pair import Pair
-from eaglechat.hub.local.pairs import pair_of_files
+from eaglechat.hub.local.pairs import Pair, pair_of_files
 from eaglechat.paths import expanded
 
 MOST = 200

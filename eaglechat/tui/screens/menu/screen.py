@@ -12,12 +12,12 @@ from textual.app import ComposeResult
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from eaglechat.hub.local.pair import Pair
 from eaglechat.hub.local.pairs import (
     BUILTIN_NAME,
     CataloguePair,
     InspectedPair,
     OfferedPair,
+    Pair,
     inspect,
     offers,
 )

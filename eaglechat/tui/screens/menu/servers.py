@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eaglechat.hub.local.pair import Pair, pair_of_server
+from eaglechat.hub.local.pairs import Pair, pair_of_server
 from eaglechat.settings.model import ServerSettings
 from eaglechat.wire.errors import EngineError
 
