@@ -28,7 +28,19 @@ from eaglechat.chat.saved_chat import ChatHeader, SavedChat
 from eaglechat.chat.store import ChatStore, transaction
 from eaglechat.chat.turns import Branch, Question, Reply, TurnError, TurnId
 from eaglechat.chat.writing.question import typed
-from eaglechat.wire.records import AutoReason, Origin, Part, ReplyEnd, Round, RoundTimings
+from eaglechat.wire.records import (
+    AutoDraft,
+    AutoReason,
+    DraftShape,
+    DraftToken,
+    Likely,
+    Origin,
+    Part,
+    ReplyEnd,
+    Round,
+    RoundTimings,
+    Token,
+)
 from eaglechat.wire.stats import SpeculationStats
 
 _VERSION = 2
@@ -250,7 +262,8 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
         values = msgspec.msgpack.decode(inflated)
         known = zip((*_COLUMNS, *_LATER_COLUMNS), values, strict=False)
         columns = SimpleNamespace(**{**_LATER_COLUMNS, **dict(known)})
-        rounds = msgspec.convert([*_records(columns, answer, reasoning)], list[Round])
+        records = msgspec.to_builtins([*_rounds(columns, answer, reasoning)])
+        rounds = msgspec.convert(records, list[Round])
         tokens = [token for round_ in rounds for token in round_.tokens]
         is_whole = all(
             "".join(token.text for token in tokens if token.part is part) == text
@@ -261,7 +274,7 @@ def _unpacked(data: str, answer: str, reasoning: str) -> list[Round]:
     return rounds if is_whole else [text_alone(answer, reasoning)]
 
 
-def _records(columns: Any, answer: str, reasoning: str) -> Iterator[dict[str, Any]]:
+def _rounds(columns: Any, answer: str, reasoning: str) -> Iterator[Round]:
     """The rounds, of values that nothing has checked."""
     texts, ends = (answer, reasoning, columns.markers), [0] * len(_PARTS)
     emitted = zip(
@@ -278,50 +291,56 @@ def _records(columns: Any, answer: str, reasoning: str) -> Iterator[dict[str, An
     given, likely, drafters = dict(columns.given), dict(columns.likely), columns.drafters
     n_past, names = columns.n_past, columns.names_of_times
     for index, n_tokens in enumerate(columns.n_tokens):
-        tokens, drafts = list[dict[str, Any]](), list[dict[str, Any]]()
+        tokens, drafts = list[Token](), list[DraftToken]()
         for id, length, origin, by, part in islice(emitted, n_tokens):
             start, ends[part] = ends[part], ends[part] + length
-            tokens.append({
-                "id": None if id == _UNREPORTED else id, "text": texts[part][start : ends[part]],
-                "origin": _ORIGINS[origin], "drafter": drafters[by] or None, "part": _PARTS[part],
-            })  # fmt: skip
+            known, text = None if id == _UNREPORTED else id, texts[part][start : ends[part]]
+            tokens.append(Token(known, text, _ORIGINS[origin], drafters[by] or None, _PARTS[part]))
         of_round = islice(drafted, columns.n_drafted[index])
         for place, (id, length, text, probability, parent, by) in enumerate(of_round):
-            is_known = probability != _UNREPORTED_PROBABILITY
-            drafts.append({
-                "id": tokens[place]["id"] if id is None else None if id == _UNREPORTED else id,
-                "text": tokens[place]["text"] if length is None else None if length < 0 else text,
-                "probability": probability / _PROBABILITY_STEPS if is_known else None,
-                "parent": parent + place - 1, "drafter": drafters[by],
-            })  # fmt: skip
+            drafts.append(
+                DraftToken(
+                    tokens[place].id if id is None else None if id == _UNREPORTED else id,
+                    tokens[place].text if length is None else None if length < 0 else text,
+                    None
+                    if probability == _UNREPORTED_PROBABILITY
+                    else probability / _PROBABILITY_STEPS,
+                    parent + place - 1,
+                    drafters[by],
+                )
+            )
         n_past += columns.moved[index - 1] + n_tokens if index else 0
         steps = columns.times[len(names) * index : len(names) * (index + 1)]
-        known = zip(names, steps, strict=True)
-        times = {name: None if step is None else step / _TIME_STEPS for name, step in known}
+        times = {
+            name: None if step is None else step / _TIME_STEPS
+            for name, step in zip(names, steps, strict=True)
+        }
         total = sum(step or 0 for step in steps) + columns.other_times[index]
         auto = None
+        shape: DraftShape = "tree" if index in columns.trees else "chain"
         if columns.auto[index] and columns.auto[index][0] in _REASONS:
             reason, lost_ms, allowed_ms = columns.auto[index]
-            auto = {
-                "n": columns.n_draft_max[index], "reason": reason,
-                # Only the last round of a line has what was expected of each length.
-                "tokens_per_second": columns.expected if index == len(columns.auto) - 1 else (),
-                "lost_ms": lost_ms, "allowed_ms": allowed_ms,
-                "shape": "tree" if index in columns.trees else "chain",
-            }  # fmt: skip
-        yield {
-            "type": "round", "index": columns.first + index, "n_past": n_past, "auto": auto,
-            "n_draft_max": columns.n_draft_max[index], "drafted": drafts, "tokens": tokens,
-            "n_tested": columns.n_tested[index], "n_accepted": columns.n_accepted[index],
-            "timings": {**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS},
-            "given": given.get(index, ()),
-            "likely": [
-                [
-                    {"id": id, "text": text, "probability": p / _LIKELY_STEPS,
-                     "chance": chance / _LIKELY_STEPS}
-                    for id, text, p, chance in place
-                ]
+            # Only the last round of a line has what was expected of each length.
+            expected = columns.expected if index == len(columns.auto) - 1 else ()
+            n = columns.n_draft_max[index]
+            auto = AutoDraft(n, reason, expected, lost_ms, allowed_ms, shape)
+        yield Round(
+            columns.first + index,
+            columns.n_draft_max[index],
+            tuple(drafts),
+            columns.n_tested[index],
+            columns.n_accepted[index],
+            tuple(tokens),
+            n_past,
+            RoundTimings(**{**dict.fromkeys(_TIMES), **times, "total_ms": total / _TIME_STEPS}),
+            auto=auto,
+            given=given.get(index, ()),
+            likely=tuple(
+                tuple(
+                    Likely(id, text, probability / _LIKELY_STEPS, chance / _LIKELY_STEPS)
+                    for id, text, probability, chance in place
+                )
                 for place in likely.get(index, ())
-            ],
-            "is_plain_check": index in columns.plain_checks,
-        }  # fmt: skip
+            ),
+            is_plain_check=index in columns.plain_checks,
+        )
