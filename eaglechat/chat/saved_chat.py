@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from eaglechat.chat.search import Spot
 from eaglechat.chat.turns import Question, Reply, TurnId, Turns
 from eaglechat.chat.writing.question import QuestionParts, shown, together
 from eaglechat.hub.local.pairs import Pair
@@ -25,14 +26,6 @@ class ChatHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Address of the server that ran the model, which `target` then names."""
 
 
-@dataclass(frozen=True)
-class Passage:
-    """Where to open a chat: at a turn, and at the words that were searched."""
-
-    turn: TurnId
-    words: str
-
-
 @dataclass
 class SavedChat:
     name: str
@@ -48,7 +41,7 @@ class SavedChat:
     title: str = ""
     """The user's; empty for none."""
     pinned: bool = False
-    opened_at: Passage | None = None
+    opened_at: Spot | None = None
     """Where to open it; None: at its end."""
     revision: int = 0
     """Grows whenever the store's chat changes; 0 if the store never had it."""

@@ -99,11 +99,24 @@ def excerpt(text: str, query: Query) -> str:
 
 @dataclass(frozen=True)
 class Spot:
-    """A place in the text of a turn: start and end."""
+    """A place in a turn."""
 
     turn: TurnId
-    span: tuple[int, int]
+    span: tuple[int, int] | None
+    """Start and end in its text; None: all of it."""
     in_reasoning: bool = False
+
+
+def first_spot(turn: Turn, typed: str) -> Spot:
+    """The first place of a query that was found in this turn."""
+    query = parse(typed)
+    in_reasoning = not query.is_in(turn.text) and query.is_in(turn.reasoning)
+    marks = query.marks(turn.reasoning if in_reasoning else _shown(turn))
+    return Spot(turn.id, marks[0] if marks else None, in_reasoning)
+
+
+def _shown(turn: Turn) -> str:
+    return shown(turn.parts) if isinstance(turn, Question) else turn.text
 
 
 def spots(path: Sequence[Turn], typed: str, known: dict[str, str]) -> list[Spot]:
@@ -117,8 +130,7 @@ def spots(path: Sequence[Turn], typed: str, known: dict[str, str]) -> list[Spot]
         return []
     found = []
     for turn in path:
-        said = shown(turn.parts) if isinstance(turn, Question) else turn.text
-        for text, in_reasoning in ((turn.reasoning, True), (said, False)):
+        for text, in_reasoning in ((turn.reasoning, True), (_shown(turn), False)):
             if text not in known:
                 known[text] = folded(text)
             found += [Spot(turn.id, span, in_reasoning) for span in places(wanted, known[text])]

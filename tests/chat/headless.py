@@ -38,7 +38,6 @@ class Headless:
         self.said: list[str] = []
         self.given_back: list[str] = []
         self.changes = 0
-        self.beside: list[TurnId | None] = []
         self.folder = folder
         self.settings = settings or Settings()
         self.engine = ScriptedEngine()
@@ -78,7 +77,6 @@ class Headless:
 
     def give_back(self, question: QuestionParts, version_of: TurnId | None) -> None:
         self.given_back.append(text_of(question))
-        self.beside.append(version_of)
 
     def say(self, sentence: str) -> None:
         self.said.append(sentence)
@@ -156,9 +154,9 @@ def left_chat(folder: Path, *questions: str, reply: str = "so it is", unsent: st
     return chat.session.chat.name
 
 
-def reopened(chat: Headless, unsent: str = "", *, is_loaded: bool = True) -> Headless:
+def reopened(chat: Headless, unsent: str = "") -> Headless:
     """The chat, left with `unsent` in the prompt, as the next start of the app finds it."""
     chat.leave(unsent)
     chat.session.close()
     (saved,) = saved_chats(chat.folder)
-    return Headless(chat.folder, saved, is_loaded=is_loaded)
+    return Headless(chat.folder, saved)

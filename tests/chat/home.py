@@ -28,8 +28,13 @@ class Home:
         return Headless(self._folder, None if name is None else self.store.read(name))
 
     def kill(self, chat: Headless) -> None:
-        """What is left of an app that was killed: what it wrote."""
-        killed(chat.session.recorder)
+        """What is left of an app that was killed: what it wrote. The operating system takes its
+        locks and files."""
+        recorder = chat.session.recorder
+        if recorder._db is not None:
+            recorder._db.close()
+        if recorder._lock is not None:
+            recorder._lock.release(force=True)
         chat.session.close()
 
     def rows(self) -> list[tuple[str, str, int, bool]]:
@@ -43,14 +48,6 @@ class Home:
     def bytes(self) -> bytes:
         """The content of all files."""
         return b"".join(one.read_bytes() for one in self._folder.rglob("*") if one.is_file())
-
-
-def killed(recorder: ChatRecorder) -> None:
-    """The operating system takes locks and files from a program that is killed."""
-    if recorder._db is not None:
-        recorder._db.close()
-    if recorder._lock is not None:
-        recorder._lock.release(force=True)
 
 
 def fresh(store: ChatStore) -> ChatRecorder:

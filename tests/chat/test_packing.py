@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,106 +28,70 @@ from tests.chat.records import round_of
 
 # Text of models comes from UTF-8: no half characters of UTF-16.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-ids = st.integers(0, 300_000)
-ms = st.floats(0, 10_000)
-drafters = st.sampled_from(["eagle3", "ngram", ""])
-choices = st.builds(
-    AutoDraft,
-    n=st.just(0),
-    reason=st.sampled_from(AutoReason),
-    tokens_per_second=st.lists(st.floats(0, 1000), max_size=17).map(tuple),
-    lost_ms=st.floats(-1e6, 1e6),
-    allowed_ms=st.floats(0, 1e6),
-    shape=st.sampled_from(["chain", "tree"]),
-)
+ids, counts = st.integers(0, 300_000), st.integers(0, 300)
+ms, shares = st.floats(0, 10_000), st.floats(0, 1)
 
 
-of_ten_thousand = st.integers(0, 10_000).map(lambda n: n / 10_000)
-places = st.lists(st.builds(Likely, ids, texts, of_ten_thousand, of_ten_thousand), max_size=3).map(
-    tuple
-)
+def some(one: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(one, max_size=most).map(tuple)
 
 
-@st.composite
-def some_rounds(draw: st.DrawFn) -> list[Round]:
-    rounds = []
-    for index in range(draw(st.integers(7, 9)), 10):
-        drafted = tuple(
-            DraftToken(
-                draw(ids | st.none()),
-                draw(texts | st.none()),
-                draw(st.floats(0, 1) | st.none()),
-                parent=draw(st.integers(-1, max(place - 1, -1))),
-                drafter=draw(drafters),
+rounds_of_a_reply = st.lists(
+    st.builds(
+        Round,
+        index=ids,
+        n_draft_max=counts,
+        drafted=some(
+            st.builds(
+                DraftToken, ids | st.none(), texts | st.none(), shares | st.none(),
+                st.integers(-1, 2), st.sampled_from(["eagle3", "ngram", ""]),
             )
-            for place in range(draw(st.integers(0, 3)))
-        )
-        # What was drafted in the same place, or something else.
-        guesses = [*drafted[: draw(st.integers(0, 4))], *[DraftToken(None, None, None)] * 5]
-        tokens = tuple(
-            Token(
-                draw(ids) if guess.id is None else guess.id,
-                draw(texts) if guess.text is None else guess.text,
-                draw(st.sampled_from(Origin)),
-                draw(drafters) or None,
-                draw(st.sampled_from([*Part, None])),
+        ),
+        n_tested=counts,
+        n_accepted=counts,
+        tokens=some(
+            st.builds(
+                Token, ids | st.none(), texts, st.sampled_from(Origin),
+                st.sampled_from(["eagle3", "ngram", None]), st.sampled_from([*Part, None]),
             )
-            for guess in guesses[: draw(st.integers(1, 4))]
-        )
-        n_tested = draw(st.integers(0, len(drafted)))
-        n_draft_max = draw(st.integers(0, 300))
-        auto = draw(st.none() | choices)
-        rounds.append(
-            Round(
-                index=index,
-                n_draft_max=n_draft_max,
-                drafted=drafted,
-                n_tested=n_tested,
-                n_accepted=draw(st.integers(0, n_tested)),
-                tokens=tokens,
-                n_past=draw(st.integers(0, 10**6)),
-                timings=RoundTimings(*(draw(ms | st.none()) for _ in range(4)), draw(ms)),
-                auto=auto and replace(auto, n=n_draft_max),
-                given=tuple(draw(st.lists(ids, max_size=2))),
-                likely=tuple(draw(st.lists(places, max_size=2))),
-                is_plain_check=draw(st.booleans()),
-            )
-        )
-    return rounds
+        ),
+        n_past=ids,
+        timings=st.builds(RoundTimings, *[ms | st.none()] * 4, ms),
+        auto=st.none()
+        | st.builds(
+            AutoDraft, counts, st.sampled_from(AutoReason), some(ms, 17), st.floats(-1e6, 1e6),
+            st.floats(0, 1e6), st.sampled_from(["chain", "tree"]),
+        ),
+        given=some(ids),
+        likely=some(some(st.builds(Likely, ids, texts, shares, shares))),
+        is_plain_check=st.booleans(),
+    ),
+    min_size=1,
+    max_size=4,
+)  # fmt: skip
 
 
-STEP = 0.51 / STEPS
+def rounded(value: Any) -> Any:
+    """With floats in the steps that are kept, and tuples as lists."""
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    return round(value * STEPS) if isinstance(value, float) else value
 
 
 @settings(max_examples=40)
-@given(some_rounds())
+@given(rounds_of_a_reply)
 def test_rounds_come_back(rounds: list[Round]) -> None:
-    back = unpack(pack(rounds))
-    for was, now in zip(rounds, back, strict=True):
-        for name in ("draft_ms", "verify_ms", "process_ms", "sample_ms", "total_ms"):
-            assert getattr(now.timings, name) == pytest.approx(getattr(was.timings, name), abs=STEP)
-        for one, other in zip(was.drafted, now.drafted, strict=True):
-            assert other == replace(one, probability=other.probability)
-            assert other.probability == pytest.approx(one.probability, abs=STEP)
-        assert (was.auto is None) == (now.auto is None)
-        if was.auto and now.auto:
-            assert now.auto.reason is was.auto.reason
-            assert now.auto.shape == was.auto.shape
-            assert now.auto.lost_ms == pytest.approx(was.auto.lost_ms, abs=STEP)
-        for place, others in zip(was.likely, now.likely, strict=True):
-            for like, unlike in zip(place, others, strict=True):
-                assert (unlike.id, unlike.text) == (like.id, like.text)
-                assert unlike.chance == pytest.approx(like.chance, abs=STEP)
-        rounded = {name: getattr(now, name) for name in ("timings", "drafted", "auto", "likely")}
-        assert now == replace(was, **rounded)
-    if rounds[-1].auto:
-        assert back[-1].auto
-        expected = pytest.approx(rounds[-1].auto.tokens_per_second, abs=STEP)
-        assert back[-1].auto.tokens_per_second == expected
+    before, back = (msgspec.to_builtins(one) for one in (rounds, unpack(pack(rounds))))
+    for record in before[:-1]:
+        if record["auto"]:
+            record["auto"]["tokens_per_second"] = ()
+    assert rounded(back) == rounded(before)
 
 
 @settings(max_examples=40)
-@given(some_rounds(), st.data())
+@given(rounds_of_a_reply, st.data())
 def test_damaged_rounds_say_so(rounds: list[Round], data: st.DataObject) -> None:
     packed = pack(rounds)
     place = data.draw(st.integers(0, len(packed) - 1))

@@ -15,7 +15,7 @@ from eaglechat.links.base import Link
 from eaglechat.settings.model import GenerationSettings, Settings
 from eaglechat.wire import protocol
 from eaglechat.wire.protocol import AUTO, Message
-from eaglechat.wire.records import FinishReason, Prefill
+from eaglechat.wire.records import Prefill
 from eaglechat.words import numbers
 from eaglechat.words.timeline import progress
 from tests.chat.headless import Headless, reopened
@@ -262,19 +262,6 @@ def test_the_numbers_are_of_the_running_reply_and_then_the_engines_own(chat: Hea
     assert speed == pytest.approx(shown.end.tokens_per_second)
 
 
-def test_turns_that_left_the_context_are_marked_and_come_back(chat: Headless) -> None:
-    chat.engine.turns_in_context = 2
-    for question in ("one", "two", "three"):
-        chat.ask(question)
-    marked = chat.session.turns.path[2]
-    assert chat.session.chat.first_question == marked.id
-    assert [entry.kind for entry in chat.entries[2:5]] == ["reply", "window", "question"]
-    again = reopened(chat)
-    assert again.session.chat.first_question == marked.id
-    again.ask("four")
-    assert again.session.chat.first_question is None
-
-
 def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     chat.ask("one")
     chat.begin("two")
@@ -296,29 +283,6 @@ def test_a_reopened_chat_is_as_it_was_left(chat: Headless) -> None:
     assert numbers.room(again.session) == room
     again.ask("three")
     assert [m.content for m in again.last_request.messages][::2] == ["one", "two", "three"]
-
-
-def test_a_chat_whose_models_are_gone_can_be_read_until_they_are_back(chat: Headless) -> None:
-    chat.ask("why?")
-    again = reopened(chat, is_loaded=False)
-    again.session.only_read()
-    assert "read-only" in again.shown[-1]
-    assert not again.begin("more")
-    again.session.loaded(again.pair, again.info)
-    again.ask("more")
-    assert again.texts == ["why?", REPLY, "more", REPLY]
-
-
-def test_a_stopped_reply_says_so_and_how_fast_it_was(chat: Headless) -> None:
-    chat.begin("why?")
-    chat.rounds(2)
-    chat.session.stop()
-    chat.finish()
-    reply = chat.session.turns.last
-    assert isinstance(reply, Reply)
-    assert reply.recording.end
-    assert reply.recording.end.finish_reason is FinishReason.CANCELLED
-    assert (chat.entries[-1].note or "").startswith("stopped · ")
 
 
 @pytest.mark.parametrize("what", ["delete", "answer_again", "step", "continue_reply", "edit"])
@@ -346,23 +310,3 @@ def test_there_is_no_sibling_beyond_the_last(chat: Headless) -> None:
     assert chat.session.step(again, 1) is None
     assert chat.said[-1] == "This is the newest of 2."
     assert chat.session.step(again, -1) == reply
-
-
-def test_siblings_are_counted_beside_the_first_entry_of_a_turn(chat: Headless) -> None:
-    chat.ask("one")
-    chat.session.answer_again(chat.session.turns.path[1].id)
-    chat.finish()
-    places = {entry.key: entry.place for entry in chat.entries if entry.turn}
-    question, reply = (turn.id for turn in chat.session.turns.path)
-    assert places == {f"turn {question}": None, f"turn {reply}": (2, 2)}
-
-
-def test_an_edit_without_an_answer_goes_back_to_what_it_was_a_wording_of(chat: Headless) -> None:
-    chat.ask("one")
-    first = chat.session.turns.path[0].id
-    chat.engine.budget = 0
-    chat.session.edit(first, typed("eins"))
-    chat.session.stop()
-    chat.finish()
-    assert (chat.given_back, chat.beside) == (["eins"], [first])
-    assert chat.texts == ["one", REPLY]

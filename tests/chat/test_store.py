@@ -23,7 +23,7 @@ from eaglechat.chat.turns import Reply, Turns
 from eaglechat.chat.writing.question import text_of
 from eaglechat.engine.templates.dialect import tagged
 from tests.chat.headless import Headless, left_chat, reopened
-from tests.chat.home import Home, fresh, killed, write_chat
+from tests.chat.home import Home, fresh, write_chat
 from tests.chat.records import end_of
 from tests.chat.test_search import FOUND, NOT_FOUND
 from tests.chat.test_story import story
@@ -250,14 +250,6 @@ def test_no_file_before_there_is_something_to_keep(tmp_path: Path) -> None:
     assert not [*tmp_path.glob("chats*")]
 
 
-def test_a_long_prompt_is_kept_while_it_is_typed(store: ChatStore, tmp_path: Path) -> None:
-    chat = Headless(tmp_path)
-    for typed in ("x" * 5000, "x" * 5001):
-        chat.save(typed)
-        (saved,) = store.saved()
-        assert text_of(saved.unsent) == typed
-
-
 # Programs that share the file
 
 
@@ -296,18 +288,6 @@ def test_a_chat_that_is_open_is_renamed_and_pinned_but_not_deleted(store: ChatSt
     recorder.left(())
     store.delete(name)
     assert not store.listed()
-
-
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_a_chat_that_was_left_is_free_again(store: ChatStore, is_killed: bool) -> None:
-    recorder = ChatRecorder(store, store.read(write_chat(store, "why?", "so")))
-    chat = store.read(recorder.chat.name)
-    assert ChatRecorder(store, chat).is_copy
-    if is_killed:
-        killed(recorder)
-    else:
-        recorder.left(())
-    assert not ChatRecorder(store, store.read(recorder.chat.name)).is_copy
 
 
 def test_what_another_program_wrote_since_the_chat_was_read_is_there(

@@ -56,21 +56,13 @@ def test_each_turn_has_a_line_in_80_columns(tmp_path: Path) -> None:
     chat.engine.turns_in_context = 1
     chat.ask("why is the sky so blue, and blue alone, and " * 3)
     chat.ask("two?")
-    gone = in_words(context_use(chat.session, ())).splitlines()[-2]
+    found = context_use(chat.session, ())
+    gone = in_words(found).splitlines()[-2]
     assert gone.endswith("why is the sky so blue, and blue alone,…  (has left)")
     assert len(gone) <= 66
-
-
-def test_turns_that_left_are_marked(tmp_path: Path) -> None:
-    chat = Headless(tmp_path)
-    chat.engine.turns_in_context = 1
-    chat.ask("one?")
-    chat.ask("two?")
-    found = context_use(chat.session, ())
     assert [turn.is_in for turn in found.turns] == [False, True]
     assert found.leaves is not None
     assert found.leaves.title == "two?"
-    assert "(has left)" in in_words(found)
 
 
 def test_the_warning_comes_before_turns_leave_and_once() -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from eaglechat.chat.recorder import ChatRecorder
 from eaglechat.hub.local.pairs import pair_of_files
 from eaglechat.tui.screens.chat.screen import ChatScreen
 from eaglechat.tui.screens.dialogs import Ask
 from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.wire import protocol
-from tests.chat.headless import saved_chats, store_in
+from tests.chat.headless import saved_chats
 from tests.chat.test_older import OLDER
 from tests.ggufs import write_target
 from tests.tui.driving import Driver
@@ -83,22 +82,6 @@ async def test_chats_that_cannot_be_used_are_moved_aside_with_a_sentence(
         await user.ask("hello")
         assert len(user.messages) == 2
     assert len(saved_chats(tmp_path)) == 1
-
-
-async def test_a_chat_that_is_open_elsewhere_says_so(drive: Drive, tmp_path: Path) -> None:
-    async with drive() as user:
-        await user.open_chat()
-        await user.ask("mine")
-        await user.press("ctrl+o")
-        await user.on(MenuScreen)
-        (saved,) = saved_chats(tmp_path)
-        holder = ChatRecorder(store_in(tmp_path), saved)
-        assert not holder.is_copy
-        await user.press("ctrl+t")
-        await user.sees("1 chat")
-        await user.press("enter")
-        await user.sees("open in another eaglechat")
-        holder.left(())
 
 
 @pytest.mark.parametrize(

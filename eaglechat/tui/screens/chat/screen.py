@@ -21,12 +21,11 @@ from textual.widgets import Static
 
 from eaglechat.chat.controls import CONTROLS, LATER
 from eaglechat.chat.refusals import chains_only
-from eaglechat.chat.saved_chat import Passage, SavedChat
-from eaglechat.chat.search import parse
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.search import Spot
 from eaglechat.chat.session import ChatSession, Severity
 from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import QuestionParts, text_of
-from eaglechat.chat.writing.question import shown as shown_parts
 from eaglechat.chat.writing.roles import NO_ROLE, find_role, load_roles
 from eaglechat.hub.local.pairs import Pair, pair_of_files, pair_of_server
 from eaglechat.links.http.address import same_server
@@ -207,7 +206,7 @@ class ChatScreen(EagleScreen[None]):
         else:
             self.load.begin()
         self._show_opened()
-        self._show_passage(self._saved.opened_at if self._saved else None)
+        self._show_spot(self._saved.opened_at if self._saved else None)
         self._take_typed_ahead()
         self.set_interval(1.0, self.save)
 
@@ -544,19 +543,11 @@ class ChatScreen(EagleScreen[None]):
         inside = InsideScreen(self.session, self.services.settings, event.turn, event.index)
         self.open(inside)
 
-    def _show_passage(self, passage: Passage | None) -> None:
-        """Show a passage that a search found in the saved chat, on any branch."""
-        if passage is None or not self.session.choose(passage.turn):
-            return
-        self._draw()
-        turn = self.session.turns.find(passage.turn)
-        if not isinstance(turn, Question | Reply):
-            return
-        query = parse(passage.words)
-        in_reasoning = not query.is_in(turn.text) and query.is_in(turn.reasoning)
-        said = shown_parts(turn.parts) if isinstance(turn, Question) else turn.text
-        marks = query.marks(turn.reasoning if in_reasoning else said)
-        self._uncovered().reveal(turn.id, marks[0] if marks else None, in_reasoning=in_reasoning)
+    def _show_spot(self, spot: Spot | None) -> None:
+        """Show what a search found in the saved chat, on any branch."""
+        if spot is not None and self.session.choose(spot.turn):
+            self._draw()
+            self._uncovered().reveal(spot.turn, spot.span, in_reasoning=spot.in_reasoning)
 
     def action_find(self) -> None:
         bar = self.query_one(FindBar)
@@ -815,14 +806,14 @@ class ChatScreen(EagleScreen[None]):
         server = pair.server.url if pair.server else ""
         is_same = (header.target, header.draft) == pair.to_load
         if chat.name == self.session.chat.name:
-            self._show_passage(chat.opened_at)
+            self._show_spot(chat.opened_at)
         elif is_same and same_server(header.server, server) and not self.session.is_engine_gone:
 
             def resume() -> None:
                 written = self._unsent
                 self.prompt.clear()
                 self._open_instead(chat, written)
-                self._show_passage(chat.opened_at)
+                self._show_spot(chat.opened_at)
                 self._take_typed_ahead()
 
             self.services.leave_chat(resume)

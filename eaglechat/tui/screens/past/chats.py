@@ -10,7 +10,8 @@ from textual import on
 from textual.content import Content
 from textual.widgets import Input
 
-from eaglechat.chat.saved_chat import Passage, SavedChat
+from eaglechat.chat.saved_chat import SavedChat
+from eaglechat.chat.search import first_spot
 from eaglechat.chat.store import KEPT_DAYS, ChatSummary, Hit
 from eaglechat.chat.writing.question import typed
 from eaglechat.tui.commands.keys import bindings_of, with_keys
@@ -76,12 +77,15 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
             self._show()
             self._choose_late()
 
-    def _read(self, row: ChatSummary, place: Passage | None) -> None:
+    def _read(self, row: ChatSummary, hit: Hit | None = None) -> None:
+        words = self.words.value
+
         def read() -> SavedChat:
             chat = self._store.read(row.name)
-            if place is not None and place.turn in chat.turns:
-                chat.turns.choose(place.turn)
-                chat.opened_at = place
+            turn = chat.turns.find(hit.turn) if hit is not None else None
+            if turn is not None:
+                chat.turns.choose(turn.id)
+                chat.opened_at = first_spot(turn, words)
             return chat
 
         fails = partial(self._fail, f"“{row.title}” cannot be read")
@@ -163,9 +167,9 @@ class ChatsScreen(ListDialog[SavedChat, Found]):
 
     def choose(self, thing: Found | None) -> None:
         if isinstance(thing, Hit):
-            self._read(thing.chat, Passage(thing.turn, self.words.value))
+            self._read(thing.chat, thing)
         elif thing is not None:
-            self._read(thing, None)
+            self._read(thing)
         self._has_chosen = thing is None
 
     def _choose_late(self) -> None:

@@ -17,7 +17,6 @@ from eaglechat.tui.screens.menu.screen import MenuScreen
 from eaglechat.tui.screens.past.chats import ChatsScreen
 from eaglechat.tui.widgets.filter import Row
 from tests.chat.headless import left_chat, saved_chats, store_in
-from tests.chat.home import write_chat
 from tests.tui.driving import Driver
 from tests.tui.textual_private import Gate
 
@@ -170,18 +169,3 @@ async def test_find_in_all_chats_begins_with_the_words_that_are_typed(
         await user.press("enter")
         await user.on(ChatsScreen)
         await user.sees("1 passage")
-
-
-async def test_escape_sequences_of_a_model_do_nothing(drive: Drive, tmp_path: Path) -> None:
-    write_chat(
-        store_in(tmp_path),
-        "red \x1b[31malert",
-        "and \x1b]0;title\x07 more",
-    )
-    async with drive() as user:
-        await user.on(MenuScreen)
-        await user.command("chats.open")
-        await user.sees("alert")
-        await user.type("title")
-        await user.sees("1 passage")
-        assert "\x1b" not in user.text
