@@ -92,14 +92,6 @@ def test_an_unknown_key_is_named_and_costs_nothing_else(tmp_path: Path) -> None:
     assert str(problem) == f"{path}: pair mine: trained_for is unknown"
 
 
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
-    path = user_file(tmp_path, "[[pair]\n")
-    entries, (problem,) = load(path)
-    assert entries
-    assert str(path) in str(problem)
-    assert "cannot be read" in str(problem)
-
-
 def test_a_name_given_twice_is_said(tmp_path: Path) -> None:
     _, (problem,) = load(user_file(tmp_path, OWN + OWN))
     assert problem.reason == "is given twice"
@@ -124,9 +116,10 @@ def test_a_pair_that_is_remembered_is_read_back_as_it_was(tmp_path: Path) -> Non
     assert load(tmp_path / "new" / "catalogue.toml")[0][-1] == found
 
 
-def test_what_is_no_text_in_the_users_catalogue_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["# für mich\n".encode("latin-1"), b"[[pair]\n"])
+def test_what_is_no_toml_is_named_and_left_as_it_is(tmp_path: Path, before: bytes) -> None:
     path = tmp_path / "catalogue.toml"
-    path.write_bytes("# für mich\n".encode("latin-1"))
+    path.write_bytes(before)
     source = ModelSource(repo="a/b", file="y.gguf")
     remember(
         CatalogueEntry(
@@ -134,7 +127,8 @@ def test_what_is_no_text_in_the_users_catalogue_is_left_as_it_is(tmp_path: Path)
         ),
         path,
     )
-    assert path.read_bytes().startswith("# für mich\n".encode("latin-1"))
+    assert path.read_bytes().startswith(before)
     assert b'name = "found"' in path.read_bytes()
-    (problem,) = load(path)[1]
-    assert "cannot be read" in str(problem)
+    entries, (problem,) = load(path)
+    assert entries
+    assert str(problem).startswith(f"{path}: cannot be read (")

@@ -19,7 +19,7 @@ from eaglechat.hub.local.installed import status
 from eaglechat.hub.references import ModelSource, choose
 from tests import ggufs
 from tests.convert import checkpoints
-from tests.hub.fakehub import FakeHub, git_hash, sha256
+from tests.hub.fakehub import FakeHub, sha256
 
 
 def a_target() -> bytes:
@@ -223,20 +223,6 @@ QUESTIONS: list[Callable[[Hub], object]] = [
     lambda hub: hub.repo("org/Base-GGUF"),
     lambda hub: hub.search("base"),
 ]
-
-
-@pytest.mark.parametrize("ask", QUESTIONS, ids=["repository", "search"])
-def test_what_is_not_a_hub_is_said(hub: Hub, fake: FakeHub, ask: Callable[[Hub], object]) -> None:
-    fake.fail(status=200, server="hub")
-    with pytest.raises(HubError, match="did not come from a Hugging Face Hub"):
-        ask(hub)
-
-
-def test_git_files_are_read_whole(hub: Hub, fake: FakeHub) -> None:
-    fake.add("org/x", {"config.json": b'{"a": 1}'})
-    file = hub.repo("org/x").file("config.json")
-    assert hub.read_small(file) == b'{"a": 1}'
-    assert git_hash(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 
 
 def test_a_question_that_meets_a_passing_fault_is_asked_again(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from eaglechat.gguf.memory import kv_bytes
+from eaglechat.hub import fit
 from eaglechat.hub.catalogue import CatalogueEntry
 from eaglechat.hub.downloads import install, targets
 from eaglechat.hub.downloads.client import Hub, RemoteFile
-from eaglechat.hub.downloads.download import RetryPolicy
+from eaglechat.hub.downloads.download import RetryPolicy, download
 from eaglechat.hub.downloads.find_drafts import find_drafts, pair_up
 from eaglechat.hub.downloads.queue import Downloads
 from eaglechat.hub.errors import GatedError, HubError
 from eaglechat.hub.local.installed import status
-from eaglechat.hub.references import ModelSource, choose
+from eaglechat.hub.references import ModelSource, choose, whole_models
+from eaglechat.wire.protocol import Memory
 from tests import ggufs
+from tests.hub.commands import Commands
 from tests.hub.fakehub import FakeHub, sha256
 from tests.waiting import PATIENCE_S
 
@@ -133,7 +138,6 @@ def test_a_gated_target_is_told_before_anything_is_downloaded(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.repos["org/model"].gated = True
-    fake.repos["lab/draft"].gated = False
     plan = install.plan(hub, ENTRY)
     with pytest.raises(GatedError, match="org/model is gated: accept its licence"):
         install.check_access(hub, plan)
@@ -142,9 +146,70 @@ def test_a_gated_target_is_told_before_anything_is_downloaded(
     install.check_access(hub, plan)
 
 
-def test_a_gated_repository_that_may_be_read_is_no_obstacle(
-    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_good")
-    fake.repos["org/model"].gated = True
-    install.check_access(hub, install.plan(hub, ENTRY))
+# Which quantisation comes where none is named
+
+ASSISTANT = "mtp-m.gguf"
+OPEN = CatalogueEntry(
+    name="open",
+    target=ModelSource(repo="org/sizes"),
+    draft=ModelSource(repo="org/sizes", file=ASSISTANT),
+)
+
+
+@pytest.fixture
+def sizes(fake: FakeHub) -> None:
+    mib = {"BF16": 5, "Q8_0": 4, "Q6_K": 3, "Q4_K_M": 2}
+    files = {f"m-{name}.gguf": TARGET + os.urandom(size << 20) for name, size in mib.items()}
+    fake.add("org/sizes", {**files, ASSISTANT: DRAFT})
+
+
+ROOMY = Memory(ram=1 << 40, ram_available=1 << 40)
+
+
+def holds(hub: Hub, name: str) -> Memory:
+    """A machine with just enough memory for a pair with this quantisation."""
+    repo = hub.repo("org/sizes")
+    weighed = install.weigh(hub, repo, whole_models(repo.paths), draft_bytes=len(DRAFT))
+    assert [one.name for one in weighed] == ["m-BF16", "m-Q8_0", "m-Q6_K", "m-Q4_K_M"]
+    (need,) = (one.need.total for one in weighed if one.name == name)
+    return Memory(ram=need, ram_available=need)
+
+
+@pytest.mark.usefixtures("sizes")
+def test_a_pair_without_a_file_comes_in_the_largest_that_fits_with_its_draft(hub: Hub) -> None:
+    plan = install.plan(hub, OPEN, machine=holds(hub, "m-Q6_K"))
+    assert [file.path for file in plan.files] == ["m-Q6_K.gguf", ASSISTANT]
+    assert plan.entry.target.file == "m-Q6_K.gguf"
+    # Above Q8_0 is nothing; without a known memory, what a reference means everywhere.
+    assert install.plan(hub, OPEN, machine=ROOMY).target[0].path == "m-Q8_0.gguf"
+    assert install.plan(hub, OPEN).target[0].path == "m-Q4_K_M.gguf"
+
+
+@pytest.mark.usefixtures("sizes")
+def test_what_is_here_is_taken_and_a_draft_beside_it_is_no_target(hub: Hub) -> None:
+    repo = hub.repo("org/sizes")
+    draft = download(hub, repo.file(ASSISTANT))
+    found = status(OPEN, hub.cache_dir)
+    assert (found.state, found.target, found.draft) == ("partly", None, draft)
+    target = download(hub, repo.file("m-Q4_K_M.gguf"))
+    weighed = install.weigh(hub, repo, whole_models(repo.paths))
+    best = fit.best(weighed, ROOMY)
+    assert best is not None
+    assert best.model.first == "m-Q4_K_M.gguf"
+    plan = install.plan(hub, OPEN, machine=ROOMY)
+    assert plan.bytes_missing == 0
+    pair, _ = install.finish(plan, hub.cache_dir)
+    assert (pair.target, pair.draft) == (target, draft)
+
+
+@pytest.mark.usefixtures("sizes")
+def test_pull_says_of_each_whether_it_fits(fake: FakeHub, tmp_path: Path) -> None:
+    commands = Commands(tmp_path / "home", fake.endpoint)
+    result = commands.run("pull", "org/sizes")
+    assert result.returncode == 0, result.stderr
+    assert Path(result.stdout.strip()).name == "m-Q8_0.gguf"
+    (row,) = (line for line in result.stderr.splitlines() if line.startswith("▸"))
+    assert row.startswith("▸ m-Q8_0    4.2 MB  fits, ")
+    # A second time, it is the one that is here.
+    again = commands.run("pull", "org/sizes")
+    assert again.stdout == result.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,10 @@ def hub(mirror: Mirror, tmp_path: Path) -> Hub:
     return Hub(endpoint, tmp_path, 2.0, 2.0, waits=())
 
 
+def questions(hub: Hub) -> list[Callable[[], object]]:
+    return [lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)]
+
+
 def changed(**fields: Any) -> bytes:
     return json.dumps({**WHOLE, **fields}).encode()
 
@@ -116,7 +120,7 @@ def test_a_redirect_to_nowhere_is_one_sentence(
     hub: Hub, mirror: Mirror, headers: dict[str, str]
 ) -> None:
     mirror.answer = (302, headers, b"")
-    for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
+    for ask in questions(hub):
         with pytest.raises(HubError, match=r"\.$"):
             ask()
 
@@ -161,12 +165,7 @@ def test_a_file_of_which_it_is_not_said_what_it_is_is_not_fetched(
 )
 def test_an_address_of_no_hub_names_the_variable(tmp_path: Path, endpoint: str) -> None:
     hub = Hub(endpoint, tmp_path, 2.0, 2.0, waits=())
-    for ask in (
-        lambda: hub.repo("u/r"),
-        lambda: hub.search("qwen"),
-        lambda: hub.metadata("u/r", "m.gguf", "main"),
-        lambda: hub.peek(FILE),
-    ):
+    for ask in questions(hub):
         with pytest.raises(HubError, match=r"HF_ENDPOINT is .*, which is no address of a Hub"):
             ask()
 
@@ -184,7 +183,7 @@ def test_a_connection_that_cannot_be_made_names_the_variables(
 ) -> None:
     monkeypatch.setenv(name, value)
     close_session()
-    for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
+    for ask in questions(hub):
         with pytest.raises(
             HubError, match="check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE"
         ) as said:
@@ -194,6 +193,6 @@ def test_a_connection_that_cannot_be_made_names_the_variables(
 
 def test_a_token_that_is_none_is_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_\u00fc")
-    for ask in (lambda: hub.repo("u/r"), lambda: hub.search("qwen"), lambda: hub.peek(FILE)):
+    for ask in questions(hub):
         with pytest.raises(HubError, match="The token for the Hub is no token: log in with"):
             ask()

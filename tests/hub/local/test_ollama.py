@@ -200,14 +200,6 @@ def test_deleting_a_link_to_ollamas_file_costs_ollama_nothing(store: Path, tmp_p
     assert blob.exists()
 
 
-def test_what_is_ollamas_is_removed_by_ollama(store: Path, tmp_path: Path) -> None:
-    blob = put(store, "qwen3/8b", TARGET)
-    put(store, "qwen3/latest", TARGET)
-    with pytest.raises(OSError, match="`ollama rm qwen3:8b` removes it"):
-        plan_removal(scan([], tmp_path))
-    assert blob.exists()
-
-
 def test_a_target_is_listed_with_the_drafts_that_fit_it(store: Path, tmp_path: Path) -> None:
     put(store, "qwen3/8b", TARGET)
     put(store, "eagle/q8", DRAFT)
