@@ -6,7 +6,6 @@ import errno
 from pathlib import Path
 
 import pytest
-from huggingface_hub import scan_cache_dir
 from huggingface_hub.utils import WeakFileLock
 
 from eaglechat.hub.downloads.client import Hub
@@ -203,47 +202,3 @@ def test_a_model_is_found_by_what_people_call_it(hub: Hub, fake: FakeHub, text: 
     assert found.path == wanted
     assert len(find(models, "user/model")) == 2
     assert find(models, "user/other") == []
-
-
-def test_removing_one_of_two_frees_what_was_said_and_keeps_the_other(
-    hub: Hub, fake: FakeHub
-) -> None:
-    fake.add("user/model", {"a.gguf": TARGET, "b.gguf": DRAFT})
-    for path in ("a.gguf", "b.gguf"):
-        pull(hub, "user/model", path)
-    before = used(hub.cache_dir)
-    planned = removal.plan_removal(find(scan([], hub.cache_dir), "user/model/a.gguf"))
-    removal.remove(planned)
-    assert planned.freed_bytes == len(TARGET) == before - used(hub.cache_dir)
-    assert [model.name for model in scan([], hub.cache_dir)] == ["user/model/b.gguf"]
-    assert not scan_cache_dir(hub.cache_dir).warnings
-
-
-def test_removing_the_last_model_leaves_nothing_of_the_repository(hub: Hub, fake: FakeHub) -> None:
-    repo = fake.add("user/model", {"q8/m.gguf": TARGET})
-    pull(hub, "user/model", "q8/m.gguf")
-    repo.files["README.md"] = b"a new commit, the same blob"
-    pull(hub, "user/model", "q8/m.gguf")
-    (model,) = scan([], hub.cache_dir)
-    removal.remove(removal.plan_removal([model]))
-    assert not RepoCache(hub.cache_dir, "user/model").folder.exists()
-
-
-def test_removing_a_link_out_of_the_cache_keeps_what_it_leads_to(
-    hub: Hub, fake: FakeHub, tmp_path: Path
-) -> None:
-    fake.add("user/model", {"m.gguf": TARGET})
-    pull(hub, "user/model", "m.gguf")
-    (model,) = scan([], hub.cache_dir)
-    own = model.path.resolve().rename(tmp_path / "own.gguf")
-    model.path.unlink()
-    model.path.symlink_to(own)
-    (model,) = scan([], hub.cache_dir)
-    removal.remove(removal.plan_removal([model]))
-    assert own.read_bytes() == TARGET
-    assert scan([], hub.cache_dir) == []
-
-
-def used(folder: Path) -> int:
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sum(path.stat().st_size for path in files if "blobs" in path.parts)

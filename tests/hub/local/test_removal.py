@@ -25,12 +25,18 @@ TARGET, DRAFT = ggufs.target(), ggufs.draft()
 
 
 def put(
-    cache: Path, repo: str, data: bytes, *, store: bool = False, commit: str = "a" * 40
+    cache: Path,
+    repo: str,
+    data: bytes,
+    *,
+    store: bool = False,
+    commit: str = "a" * 40,
+    name: str = "m.gguf",
 ) -> Path:
-    """A file `m.gguf` as huggingface_hub leaves it, since 2.4 in the `store` of the whole cache."""
+    """A file as huggingface_hub leaves it, since 2.4 in the `store` of the whole cache."""
     folder = RepoCache(cache, repo).folder
     blob = folder / "blobs" / sha256(data)
-    pointer = folder / "snapshots" / commit / "m.gguf"
+    pointer = folder / "snapshots" / commit / name
     for place in (blob, pointer, folder / "refs" / "main"):
         place.parent.mkdir(parents=True, exist_ok=True)
     (folder / "refs" / "main").write_text(commit)
@@ -150,6 +156,33 @@ def test_two_versions_of_a_file_are_told_apart_by_their_paths(
     names = done.stderr.partition(" could be ")[2].partition(";")[0].split(", ")
     assert set(names) == {str(at[0]), str(at[1]), "bob/m/m.gguf"}
     assert all(file.exists() for file in at)
+
+
+def test_of_two_files_of_a_repository_the_other_stays_and_with_the_last_all_goes(hub: Hub) -> None:
+    """Also of a file that two commits have."""
+    cache = hub.cache_dir
+    gone = [put(cache, "alice/m", TARGET, name="q8/a.gguf", commit=one * 40) for one in "ab"]
+    put(cache, "alice/m", DRAFT, name="b.gguf", commit="b" * 40)
+    before = files(cache)
+    planned = plan_removal(copies(scan([], cache), "alice/m/q8/a.gguf"))
+    assert planned.freed_bytes == remove(planned) == len(TARGET)
+    assert before.keys() - files(cache).keys() == {
+        *gone,
+        gone[0].parents[3] / "blobs" / sha256(TARGET),
+    }
+    assert not scan_cache_dir(cache).warnings
+    remove(plan_removal(scan([], cache)))
+    assert not RepoCache(cache, "alice/m").folder.exists()
+
+
+def test_of_a_link_out_of_the_cache_stays_what_it_leads_to(hub: Hub, tmp_path: Path) -> None:
+    pointer = put(hub.cache_dir, "alice/m", TARGET)
+    own = pointer.resolve().rename(tmp_path / "own.gguf")
+    pointer.unlink()
+    pointer.symlink_to(own)
+    remove(plan_removal(scan([], hub.cache_dir)))
+    assert own.read_bytes() == TARGET
+    assert scan([], hub.cache_dir) == []
 
 
 def test_what_several_repositories_share_goes_with_the_last_one(hub: Hub) -> None:
