@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -115,15 +115,12 @@ def best(choices: Sequence[Quantisation], machine: Machine) -> Quantisation | No
                 for one in allowed
                 if (one.bits >= _FEW_BITS) is enough_bits and judge(one.need, machine).word == word
             ]
+            modern = [one for one in group if not _LEGACY.search(one.name)]
+            bits = max((one.bits for one in modern), default=0)
+            legacy = [one for one in group if one not in modern and one.bits > bits]
             if group:
-                return max(_without_legacy(group), key=_weights)
+                return max(modern + legacy, key=_weights)
     return min(allowed, key=_weights, default=None)
-
-
-def _without_legacy(group: Iterable[Quantisation]) -> list[Quantisation]:
-    modern = [one for one in group if not _LEGACY.search(one.name)]
-    bits = max((one.bits for one in modern), default=0)
-    return modern + [one for one in group if one not in modern and one.bits > bits]
 
 
 def _weights(one: Quantisation) -> int:

@@ -187,7 +187,10 @@ def read_bin(path: Path) -> list[StoredTensor]:
         with file, zipfile.ZipFile(file) as archive:
             loaded = _unpickle(path, archive)
     except zipfile.BadZipFile:
-        raise ConversionError(_not_a_zip(path)) from None
+        with path.open("rb") as file:
+            is_cut = file.read(2) == b"PK"
+        what = "is cut short; download it again" if is_cut else "is not a file of torch.save"
+        raise ConversionError(f"{path} {what}") from None
     except ConversionError as refusal:
         raise ConversionError(f"{path} {refusal}") from None
     except Exception as error:  # a damaged archive or pickle can raise any exception
@@ -207,14 +210,6 @@ def read_bin(path: Path) -> list[StoredTensor]:
         tensors.append(StoredTensor(name, value.dtype, value.shape, path, value.offset))
     check_complete(path, tensors)
     return tensors
-
-
-def _not_a_zip(path: Path) -> str:
-    with path.open("rb") as file:
-        beginning = file.read(2)
-    if beginning == b"PK":
-        return f"{path} is cut short; download it again"
-    return f"{path} is not a file of torch.save"
 
 
 def _unpickle(path: Path, archive: zipfile.ZipFile) -> Any:

@@ -94,13 +94,12 @@ def _add_metadata(writer: gguf.GGUFWriter, directory: Path, n_parameters: int) -
         metadata.set_gguf_meta_model(card)
     for key, field in card.kv_data[0].items():
         texts = field.value if isinstance(field.value, list) else [field.value]
-        if field.type is _T.UINT32 or (texts and all(map(_is_text, texts))):
+        # Texts that UTF-8 can hold.
+        are_texts = texts and all(
+            isinstance(one, str) and one == one.encode("utf-8", "replace").decode() for one in texts
+        )
+        if field.type is _T.UINT32 or are_texts:
             writer.kv_data[0][key] = field
-
-
-def _is_text(value: object) -> bool:
-    """Whether it is a text that UTF-8 can hold."""
-    return isinstance(value, str) and value == value.encode("utf-8", "replace").decode()
 
 
 CHUNK_VALUES = 1 << 21

@@ -181,28 +181,27 @@ def find_drafts(
     yield search.found(trouble=trouble)
 
 
+@dataclass
 class _Search:
     """The ways found so far."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        target: Target,
-        catalogue: Sequence[CataloguePair],
-        models: Sequence[LocalModel],
-    ) -> None:
-        self._hub, self._target, self._bases = hub, target, target.base_models
-        self._entries = [one.entry for one in catalogue]
+    hub: Hub
+    target: Target
+    catalogue: Sequence[CataloguePair]
+    models: Sequence[LocalModel]
+
+    def __post_init__(self) -> None:
+        target = self.target
         known = [
             one
-            for one in catalogue
+            for one in self.catalogue
             if one.entry.target == target.source
             or (target.repo and one.entry.target.repo == target.repo)
             or one.entry.base_model in target.base_models
         ]
         self._reported = {one.entry.draft.of_hub: one.entry.acceptance for one in known}
         """By the repository of the draft; of a target's own heads, under no name."""
-        self._here = [*_ways_here(target, models, known)]
+        self._here = [*_ways_here(target, self.models, known)]
         self._remote: dict[tuple[str, tuple[str, ...]], Way] = {}
         """By repository and files; of a repository that was not asked yet, one without files."""
         drafts = [(one.entry.draft, one.draft) for one in known if one.entry.draft]
@@ -218,31 +217,30 @@ class _Search:
         self._asked = {way.repo for way in self._here if way.is_checkpoint}
 
     def found(self, asking: str = "", trouble: str = "") -> Found:
-        target = replace(self._target, base_models=self._bases)
-        ways = [*self._here, *self._remote.values(), *_with_heads_in(self._entries, target)]
+        ways = [*self._here, *self._remote.values(), *_with_heads_in(self.catalogue, self.target)]
         for place, way in enumerate(ways):
             if way.where == "built_in" or (way.repo and way.where != "with_heads"):
                 ways[place] = replace(way, reported=self._reported.get(way.repo, ""))
-        return Found(target, tuple(sorted(ways, key=_rank)), asking, trouble)
+        return Found(self.target, tuple(sorted(ways, key=_rank)), asking, trouble)
 
     def questions(self, wanted: str) -> Iterator[str]:
         """Ask the Hub; before each question, what is asked. Raises HubError."""
-        places: list[tuple[str, Where]] = [(wanted, "name"), (self._target.repo, "beside")]
+        places: list[tuple[str, Where]] = [(wanted, "name"), (self.target.repo, "beside")]
         places += [(draft, "catalogue") for draft in self._drafts]
         for repo, where in places:
             if repo:
                 yield from self._ask([repo], where)
-        for base in self._bases:
+        for base in self.target.base_models:
             yield f"Searching the Hub for drafts of {base}…"
-            hits = self._hub.search(tags=(f"base_model:{base}",), limit=100)
+            hits = self.hub.search(tags=(f"base_model:{base}",), limit=100)
             yield from self._ask(_named_like_drafts(hits), "base_model")
-        name = self._target.repo.rpartition("/")[2] or self._target.name
+        name = self.target.repo.rpartition("/")[2] or self.target.name
         while (stem := _QUANTIZED.sub("", name)) != name:
             name = stem
         for pattern in _PUBLISHERS_PATTERNS if name else ():
             words = pattern.format(name)
             yield f"Searching the Hub for “{words}”…"
-            hits = self._hub.search(words, limit=20)
+            hits = self.hub.search(words, limit=20)
             yield from self._ask(_named_like_drafts(hits), "name")
 
     def _ask(self, repos: Sequence[str], where: Where) -> Iterator[str]:
@@ -254,10 +252,11 @@ class _Search:
             yield f"Reading {repo}…"
             self._remote.pop((repo, ()), None)
             try:
-                listing = self._hub.repo(repo)
+                listing = self.hub.repo(repo)
                 if where == "beside":
-                    self._bases = self._bases or listing.base_models
-                    for way in _with_heads(self._hub, listing, self._target):
+                    bases = self.target.base_models or listing.base_models
+                    self.target = replace(self.target, base_models=bases)
+                    for way in _with_heads(self.hub, listing, self.target):
                         self._remote[repo, way.files] = way
             except OfflineError:
                 raise
@@ -272,11 +271,11 @@ class _Search:
 
     def _judged(self, way: Way, listing: RemoteRepo) -> Way:
         """The way with `fits`, `problem`, `warning`, `note` and `kind` set. Raises OfflineError."""
-        target = self._target.header
+        target = self.target.header
         assert target is not None
         try:
             files = [listing.file(name) for name in way.files]
-            problem, kind, guessed = judge(self._hub, files, target)
+            problem, kind, guessed = judge(self.hub, files, target)
         except OfflineError:
             raise
         except (HubError, GGUFError) as error:
@@ -291,7 +290,7 @@ class _Search:
             fits=True,
             kind=kind,
             note=f"does not say which layers it reads: {layers} are usual" if layers else "",
-            warning=_other_fine_tune(listing, self._bases, self._target.repo),
+            warning=_other_fine_tune(listing, self.target),
         )
 
 
@@ -309,11 +308,11 @@ def _with_heads(hub: Hub, repo: RemoteRepo, target: Target) -> Iterator[Way]:
         yield replace(_way("with_heads", repo, other.files), fits=True, kind="mtp")
 
 
-def _with_heads_in(entries: Sequence[CatalogueEntry], target: Target) -> Iterator[Way]:
+def _with_heads_in(catalogue: Sequence[CataloguePair], target: Target) -> Iterator[Way]:
     """The catalogue's pairs of the target's model with MTP heads, if the target has none."""
     if target.header is None or target.header.n_mtp_heads:
         return
-    for entry in entries:
+    for entry in (one.entry for one in catalogue):
         has_heads = entry.drafter == "mtp" and not entry.draft
         if has_heads and entry.target.repo and entry.base_model in target.base_models:
             yield Way(
@@ -328,9 +327,10 @@ def _with_heads_in(entries: Sequence[CatalogueEntry], target: Target) -> Iterato
             )
 
 
-def _other_fine_tune(draft: RemoteRepo, bases: Sequence[str], target: str) -> str | None:
+def _other_fine_tune(draft: RemoteRepo, target: Target) -> str | None:
     """A warning if target and draft both name their base model, and these differ."""
-    wanted = {name.lower() for name in (*bases, target)}
+    bases = target.base_models
+    wanted = {name.lower() for name in (*bases, target.repo)}
     named = [name for name in draft.base_models if not DRAFT_NAME.search(name)]
     if not bases or not named or wanted & {name.lower() for name in named}:
         return None

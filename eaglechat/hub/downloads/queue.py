@@ -77,19 +77,15 @@ class Install:
 
     def moved(self, stage: Stage, error: str | None = None) -> Install:
         """In another stage; so are the files that are not here, or no longer."""
-        files = tuple(_moved(file, stage) for file in self.files)
-        return replace(self, stage=stage, error=error, files=files)
-
-
-def _moved(file: FileSnapshot, stage: Stage) -> FileSnapshot:
-    if file.path is not None and file.path.exists():
-        return file
-    state: FileState = "queued"
-    if stage == "paused":
-        state = "paused"
-    elif stage == "failed" and file.state != "queued":
-        state = "failed"
-    return FileSnapshot(file.remote, state, 0 if file.path else file.bytes_done)
+        files = list(self.files)
+        for place, file in enumerate(files):
+            if file.path is None or not file.path.exists():
+                state: FileState = "queued"
+                if stage == "paused" or (stage == "failed" and file.state != "queued"):
+                    state = stage
+                done = 0 if file.path else file.bytes_done
+                files[place] = FileSnapshot(file.remote, state, done)
+        return replace(self, stage=stage, error=error, files=tuple(files))
 
 
 class SpeedMeter:
