@@ -223,16 +223,9 @@ class ChatRecorder:
             is_typed = [part.source for part in turn.parts] in ([], ["typed"])
             parts = None if is_typed else _json(turn.parts)
         else:
-            recording = turn.recording
-            record = ReplyRecord(
-                terms=recording.terms,
-                end=recording.end,
-                stats=recording.stats if recording.end else None,
-                speculation_stopped=recording.speculation_stopped,
-            )
-            reply = _json(record)
+            reply = _json(msgspec.convert(turn.recording, ReplyRecord, from_attributes=True))
             # The words of a reply are indexed once, when it has ended.
-            written = recording.written if turn is not self.running else lambda _part: ""
+            written = turn.recording.written if turn is not self.running else lambda _part: ""
             said, thought = written(Part.ANSWER), written(Part.REASONING)
         db.execute(
             "INSERT INTO turn (chat, id, parent, reply, parts, said, thought) "

@@ -14,11 +14,6 @@ def off(why: str) -> str:
     return f"Speculation is off: {why}."
 
 
-def chains_only(pair: PairInfo | None) -> str | None:
-    why = pair.chains_only if pair is not None else None
-    return f"This pair cannot draft trees: {why}." if why else None
-
-
 def misfit(draft: DrafterStats, info: PairInfo) -> str | None:
     """A warning about a draft model that does not fit the target. None if it fits, if it is the
     target's own, or if there were too few rounds.

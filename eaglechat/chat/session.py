@@ -153,8 +153,8 @@ class ChatSession:
             return
         self._is_greeted = True
         self.note(self.info)
-        if self.controls.shape == "tree" and (no_trees := refusals.chains_only(self.info)):
-            self.note(no_trees)
+        if self.controls.shape == "tree" and self.info.chains_only:
+            self.note(f"This pair cannot draft trees: {self.info.chains_only}.")
 
     @property
     def chat(self) -> SavedChat:

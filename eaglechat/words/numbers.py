@@ -89,10 +89,13 @@ def without_effect(session: ChatSession) -> dict[str, str]:
     reasoning = session.reasoning
     ignored = dict.fromkeys(not_followed(session.can), "this engine ignores it")
     of_a_drafter = _OF_A_DRAFTER if has_only_ngrams(session) else ()
+    no_trees = session.info.chains_only if session.info else None
     switches = {"thinking": reasoning.on_off, "effort": reasoning.efforts}
     no_switch = "the model's chat template has no switch for it"
     unswitched = {name: no_switch for name, has_one in switches.items() if not has_one}
-    return {**dict.fromkeys(of_a_drafter, "only n-grams draft"), **ignored, **unswitched}
+    known = {"shape": no_trees} if no_trees else {}
+    known |= dict.fromkeys(of_a_drafter, "only n-grams draft")
+    return {**known, **ignored, **unswitched}
 
 
 def label(name: str) -> str:

@@ -81,11 +81,8 @@ async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for
     async with drive() as user:
         user.engine.chains_only = "the target is a hybrid model"
         await user.open_chat()
-        await user.ask("/shape chain")
-        await user.until(lambda: user.chat.session.controls.shape == "chain", "chains")
-        assert "stay chains" not in user.text
         await user.ask("/shape tree")
-        await user.sees("This pair cannot draft trees: the target is a hybrid model.")
+        await user.sees("shape has no effect: the target is a hybrid model.")
 
 
 async def test_a_tree_that_is_asked_for_from_the_start_is_refused_there(drive: Drive) -> None:

@@ -20,7 +20,6 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from eaglechat.chat.controls import CONTROLS, LATER
-from eaglechat.chat.refusals import chains_only
 from eaglechat.chat.saved_chat import SavedChat
 from eaglechat.chat.search import Spot
 from eaglechat.chat.session import ChatSession, Severity
@@ -418,9 +417,7 @@ class ChatScreen(EagleScreen[None]):
         session.change_controls(msgspec.structs.replace(self.session.controls, **{name: value}))
         if getattr(self.session.controls, name) != value:
             return  # The session has said why not.
-        if name == "shape" and value != "chain" and (why := chains_only(session.info)):
-            self.say(why)
-        elif why := numbers.without_effect(session).get(name):
+        if why := numbers.without_effect(session).get(name):
             self.say(f"{numbers.label(name)} has no effect: {why}.")
         elif not self._shows(name):
             is_live = session.running is not None and session.can.own
