@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from textual import events
 from textual.content import Content
 from textual.style import Style
 from textual.widgets import Static
 
-from eaglechat.tui.commands.keys import active_commands, short_key_of
+from eaglechat.tui.commands.keys import active_commands, keys_of, short_key_of
+from eaglechat.tui.commands.table import BY_ID
+
+_KEY = "key"
+"""Meta key of a cell: the key that a click on it presses."""
 
 
 def offer(id: str, label: str, *, by_turn_key: bool = False) -> Content:
     """A command with its key, or with the one that it has while the transcript has the focus."""
+    key = BY_ID[id].turn_key if by_turn_key else keys_of(id)[0]
     shown = (f" {short_key_of(id, in_turn=by_turn_key)} ", "bold $footer-key-foreground")
-    does = Style.from_meta({"@click": f"app.run_command('{id}')"})
-    return Content.assemble(shown, f"{label} ").stylize(does)
+    return Content.assemble(shown, f"{label} ").stylize(Style.from_meta({_KEY: key}))
 
 
 class KeyLine(Static):
     """As many offers as there is room for: a key that is cut in the middle says nothing. A click on
-    one runs its command."""
+    one presses its key."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -60,3 +65,7 @@ class KeyLine(Static):
                 break
             line += one
         return line
+
+    def on_click(self, event: events.Click) -> None:
+        if key := event.style.meta.get(_KEY):
+            self.app.simulate_key(key)
