@@ -64,46 +64,33 @@ def test_what_is_certain_is_shown_at_once(
 # --- parts ---
 
 
-def thought() -> ReplyText:
-    return ReplyText(tagged("<think>", "</think>").begin(""))
+R, A = Part
 
 
-def test_each_token_belongs_to_the_part_its_text_does() -> None:
-    text = thought()
-    pieces = [b"<think>", b"\n", b"R", b"</think>", b"\n\n", b"A", b""]
-
-    assert [text.push(piece) for piece in pieces] == [
-        ("", None),
-        ("", None),
-        ("R", Part.REASONING),
-        ("", None),
-        ("", None),
-        ("A", Part.ANSWER),
-        ("", Part.ANSWER),
-    ]
-
-
-def test_a_token_that_ends_one_part_and_begins_the_next_leaves_the_beginning_to_the_next() -> None:
-    text = thought()
-    text.push(b"<think>one")
-
-    assert text.push(b" two</think>A") == (" two", Part.REASONING)
-    assert text.push(b" B") == ("A B", Part.ANSWER)
-    assert text.flush() == []
-
-
-def test_what_waits_at_the_end_of_a_reply_keeps_its_part() -> None:
-    text = thought()
-    text.push(b"<think>one</th")
-
-    assert text.flush() == [(Part.REASONING, "</th")]
-
-
-def test_a_stop_string_ends_a_reply_in_any_part() -> None:
+@pytest.mark.parametrize(
+    ("pieces", "pushed", "held"),
+    [
+        (
+            [b"<think>", b"\n", b"R", b"</think>", b"\n\n", b"A", b""],
+            [("", None), ("", None), ("R", R), ("", None), ("", None), ("A", A), ("", A)],
+            [],
+        ),
+        # A token that ends one part leaves the beginning of the next to the next token.
+        ([b"<think>one", b" two</think>A", b" B"], [("one", R), (" two", R), ("A B", A)], []),
+        ([b"<think>one</th"], [("one", R)], [(R, "</th")]),
+        # A stop string ends a reply in any part.
+        ([b"<think>oneENDtwo"], [("one", R)], []),
+    ],
+)
+def test_each_token_belongs_to_the_part_its_text_does(
+    pieces: list[bytes],
+    pushed: list[tuple[str, Part | None]],
+    held: list[tuple[Part | None, str]],
+) -> None:
     text = ReplyText(tagged("<think>", "</think>").begin(""), stop=["END"])
-
-    assert text.push(b"<think>oneENDtwo") == ("one", Part.REASONING)
-    assert text.stopped
+    assert [text.push(piece) for piece in pieces] == pushed
+    assert text.stopped is (b"END" in pieces[-1])
+    assert text.flush() == held
 
 
 # --- replies of the tiny pair that reason ---

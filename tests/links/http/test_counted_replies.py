@@ -27,11 +27,8 @@ def counted(n: int, ms: float, drafted: int, accepted: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def chunk(
-    n: int, ms: float, drafted: int, accepted: int, text: str | None = None
-) -> dict[str, Any]:
-    text = f"t{n} " if text is None else text
-    return {**said(text), **counted(n, ms, drafted, accepted)}
+def chunk(n: int, ms: float, drafted: int, accepted: int) -> dict[str, Any]:
+    return {**said(f"t{n} "), **counted(n, ms, drafted, accepted)}
 
 
 def over(*counts: float) -> list[dict[str, Any]]:
@@ -52,16 +49,10 @@ def test_a_round_is_told_with_its_last_token() -> None:
 
 
 def test_the_first_token_takes_no_time_of_its_own() -> None:
+    assert Streamed(LlamaServer()).send(chunk(1, 0.001, 0, 0)).end().end.timings.generation_ms == 0
     first, second = read(chunk(1, 0.001, 0, 0), chunk(2, 8, 0, 0), *over(2, 8, 0, 0))
-
     assert measured([first]).tokens_per_second is None
     assert 200 < (measured([first, second]).tokens_per_second or 0) < 300
-
-
-def test_a_reply_of_one_token_took_no_time() -> None:
-    streamed = Streamed(LlamaServer()).send(chunk(1, 0.001, 0, 0))
-    assert streamed.rounds
-    assert streamed.end().end.timings.generation_ms == 0
 
 
 @pytest.mark.parametrize(
