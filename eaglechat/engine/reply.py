@@ -126,11 +126,6 @@ class ReplyState:
             self._sampler.sampling = replace(self._sampler.sampling, temperature=temperature)
 
     @property
-    def _place(self) -> int:
-        """That of the next token in the whole text, whatever of it has left the context."""
-        return self._n_prompt + self._n_tokens
-
-    @property
     def draws(self) -> Draws | None:
         """What the next draft may draw with; None if it is to propose its likeliest tokens."""
         temperature = self._sampler.sampling.temperature
@@ -153,7 +148,8 @@ class ReplyState:
         n_tested, at = 0, LAST_TOKEN
         while True:
             children = proposal.children(at)
-            where = self._target, 1 + at, self._place
+            # The place in the whole text, whatever of it has left the context.
+            where = self._target, 1 + at, self._n_prompt + self._n_tokens
             first = proposal.guesses[children[0]] if children else None
             drawn = (first.id, first.shares) if first and first.shares else None
             if self._top:
@@ -166,7 +162,12 @@ class ReplyState:
             child = next((index for index in children if proposal.ids[index] == id), None)
             drafter = proposal.drafter if child is not None else None
             text, part = self._write(id)
-            origin = _origin(proposal, children, child)
+            if child is not None:
+                origin = Origin.ACCEPTED
+            elif children:
+                origin = Origin.CORRECTION
+            else:
+                origin = Origin.BONUS if proposal else Origin.PLAIN
             tokens.append(Token(id, text, origin, drafter, part))
             self.id_last = id
             if child is not None:
@@ -224,11 +225,3 @@ class ReplyState:
         elif self.tokens_left <= 0:
             self.finish = FinishReason.LENGTH
         return text, part
-
-
-def _origin(proposal: Proposal, children: Sequence[int], child: int | None) -> Origin:
-    if not proposal:
-        return Origin.PLAIN
-    if not children:
-        return Origin.BONUS
-    return Origin.CORRECTION if child is None else Origin.ACCEPTED

@@ -156,15 +156,13 @@ def _by_difference(render: Render) -> Dialect:
     if not answered or closing is None:
         return ANSWER_ONLY
     closes = closing.group()
-    opens = head[common_prefix(prompt, head) :].strip() or _counterpart(closes, prompt)
+    opens = head[common_prefix(prompt, head) :].strip()
+    spelled = closes.replace("</", "<").replace("close", "open")
+    if not opens and spelled != closes and spelled in prompt:
+        # The prompt itself opens the reasoning.
+        opens = spelled
     direct = unthought[common_prefix(prompt, unthought) :].strip()
     return tagged(opens, closes, between[closing.end() :].strip(), direct=direct)
-
-
-def _counterpart(closes: str, prompt: str) -> str:
-    """The opening marker of a closing one, if the prompt itself opens the reasoning with it."""
-    spelled = closes.replace("</", "<").replace("close", "open")
-    return spelled if spelled != closes and spelled in prompt else ""
 
 
 @dataclass(frozen=True)
