@@ -95,9 +95,14 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return bool(self.of_hub or self.path)
 
     def __str__(self) -> str:
-        of_repo = f"/{self.file}" if self.file else f":{self.quantization}"
-        is_open = not (self.file or self.quantization)
-        return self.path or self.checkpoint or (self.repo if is_open else self.repo + of_repo)
+        of_repo = f":{self.quantization}" if self.quantization else ""
+        of_repo = f"/{self.file}" if self.file else of_repo
+        return self.path or self.checkpoint or self.repo + of_repo
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it leaves the choice between the models of a repository."""
+        return bool(self.repo) and not (self.file or self.quantization)
 
     @property
     def of_hub(self) -> str:

@@ -199,9 +199,7 @@ def _pull_pair(
 ) -> int:
     hub = downloads.hub
     try:
-        source = entry.target
-        is_open = source.repo and not source.file and not source.quantization
-        machine = _machine() if is_open else None
+        machine = _machine() if entry.target.is_open else None
         plan = install.plan(hub, entry, machine)
         install.check_draft(hub, plan, is_new=args.draft is not None)
         install.check_access(hub, plan)

@@ -86,7 +86,7 @@ def plan(hub: Hub, entry: CatalogueEntry, machine: Machine = None, n_ctx: int = 
     if entry.target.repo:
         listing = hub.repo(entry.target.repo, entry.target.revision)
         source = entry.target
-        if not source.file and not source.quantization:
+        if source.is_open:
             # One that is here already, else what fits.
             here = statuses([entry], models)[0].target
             named = {PurePosixPath(one.first).name: one for one in group_models(listing.paths)}
@@ -281,7 +281,7 @@ def left_open(
     one, if there is only one, or if their header cannot be read, as before access to a gated
     repository. Raises HubError."""
     models = whole_models(repo.paths)
-    if reference.file or reference.quantization or len(models) < 2:
+    if not reference.is_open or len(models) < 2:
         return []
     with suppress(GatedError, GGUFError):
         return weigh(hub, repo, models, n_ctx, draft_bytes)
