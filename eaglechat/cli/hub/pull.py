@@ -88,11 +88,12 @@ def _pull(
     progress: Progress,
     entries: Sequence[CatalogueEntry],
 ) -> int:
+    hub = downloads.hub
     if args.draft is not None:
-        return _pull_pair(args, downloads, _with_draft(args, downloads.hub, entries), progress)
+        return _pull_pair(downloads, _with_draft(args, hub, entries), progress, is_new=True)
     entry = next((one for one in entries if one.name == args.reference), None)
     if entry is not None:
-        return _pull_pair(args, downloads, entry, progress)
+        return _pull_pair(downloads, entry, progress)
     if args.reference == BUILTIN_NAME:
         raise WrongUsageError(f"{BUILTIN_NAME} is built in: there is nothing to download")
     reference = parse(args.reference)
@@ -100,7 +101,17 @@ def _pull(
         raise WrongUsageError(
             f"{reference.path} is a path on this machine: there is nothing to download"
         )
-    return _pull_model(args, downloads, reference, progress, entries)
+    try:
+        listing = hub.repo(reference.repo, reference.revision)
+    except OfflineError:
+        model = library.locate(library.files_here(cache=hub.cache_dir), reference)
+        if model is None:
+            raise
+        print(model.path)
+        return OK
+    if not group_models(listing.paths) and checkpoint_files(listing):
+        return _pull_pair(downloads, _of_checkpoint(listing, hub, entries), progress)
+    return _pull_model(downloads, listing, _choose(reference, listing, hub), progress)
 
 
 def _with_draft(
@@ -144,24 +155,8 @@ def _of_checkpoint(
 
 
 def _pull_model(
-    args: argparse.Namespace,
-    downloads: Downloads,
-    reference: ModelSource,
-    progress: Progress,
-    entries: Sequence[CatalogueEntry],
+    downloads: Downloads, listing: RemoteRepo, chosen: ModelFiles, progress: Progress
 ) -> int:
-    hub = downloads.hub
-    try:
-        listing = hub.repo(reference.repo, reference.revision)
-    except OfflineError:
-        model = library.locate(library.files_here(cache=hub.cache_dir), reference)
-        if model is None:
-            raise
-        print(model.path)
-        return OK
-    if not group_models(listing.paths) and checkpoint_files(listing):
-        return _pull_pair(args, downloads, _of_checkpoint(listing, hub, entries), progress)
-    chosen = _choose(reference, listing, hub)
     files = [listing.file(name) for name in chosen.files]
     downloads.fetch("pull", files)
     snapshot = _follow(downloads, progress)
@@ -195,13 +190,13 @@ def _machine() -> Machine:
 
 
 def _pull_pair(
-    args: argparse.Namespace, downloads: Downloads, entry: CatalogueEntry, progress: Progress
+    downloads: Downloads, entry: CatalogueEntry, progress: Progress, *, is_new: bool = False
 ) -> int:
     hub = downloads.hub
     try:
         machine = _machine() if entry.target.is_open else None
         plan = install.plan(hub, entry, machine)
-        install.check_draft(hub, plan, is_new=args.draft is not None)
+        install.check_draft(hub, plan, is_new=is_new)
         install.check_access(hub, plan)
     except OfflineError:
         here = installed.status(entry, hub.cache_dir)
@@ -209,9 +204,9 @@ def _pull_pair(
             raise
         _print_pair(here.pair)
         return OK
-    is_new = catalogue.remember(entry)
+    is_added = catalogue.remember(entry)
     downloads.install(plan)
-    if is_new:
+    if is_added:
         complain(f"the pair is {entry.name}: `eaglechat run --pair {entry.name}` loads it")
     snapshot = _follow(downloads, progress)
     if snapshot.pair is None:
