@@ -62,8 +62,9 @@ class PairLibrary:
         self._lengths_file = self._file("draft-lengths.json", "The draft lengths of the pairs")
         self.problem: str | None = None
         self.speeds = Speeds(state_dir)
-        self._recent = self._recent_file.read([])
         self._lengths = _by_files(self._lengths_file.read([]))
+        # Last: if both cannot be read, the problem of this one is told, which is written sooner.
+        self._recent = self._recent_file.read([])
 
     def read_measured(self) -> None:
         """Read the lengths and the speeds again: another eaglechat may have changed them."""
