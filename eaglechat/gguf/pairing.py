@@ -484,8 +484,6 @@ def _differ(target: GGUFHeader, draft: GGUFHeader, how: str) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of drafter that runs a model."""
-
     reasons: Callable[[GGUFHeader, GGUFHeader], Iterator[str]]
     """Why a target and a draft cannot run together."""
     file: str

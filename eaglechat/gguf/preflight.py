@@ -48,8 +48,6 @@ class PreflightError(EngineError):
 
 @dataclass(frozen=True)
 class Pairing:
-    """What drafts for a target."""
-
     kind: DrafterKind
     file: GGUFHeader | None = None
     """The draft's; None if the drafter is in the target's file."""

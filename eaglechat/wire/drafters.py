@@ -17,8 +17,6 @@ decoding."""
 
 @dataclass(frozen=True)
 class DrafterNames:
-    """What one kind is called."""
-
     name: str
     """By people."""
     spec_type: str

@@ -17,8 +17,6 @@ from eaglechat.wire.records import Part
 
 @dataclass(frozen=True)
 class Mode:
-    """What one stretch of a reply is, and what ends it."""
-
     part: Part | None
     """None for a header, whose text is not shown."""
     exits: tuple[tuple[str, str], ...] = ()
@@ -36,8 +34,6 @@ Segment = tuple[Part | None, str]
 
 
 class PartStream:
-    """Splits one reply."""
-
     def __init__(self, modes: Mapping[str, Mode], start: str) -> None:
         """`start` names the mode in which the reply begins."""
         self._modes = modes

@@ -159,8 +159,6 @@ class Load(Request, frozen=True, kw_only=True, tag="load"):
 
 
 class Chat(Request, frozen=True, kw_only=True, tag="chat"):
-    """Reply to `messages`. Answered by done or error."""
-
     id: RequestId = 0
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
@@ -173,8 +171,6 @@ class Chat(Request, frozen=True, kw_only=True, tag="chat"):
 
 
 class Render(Request, frozen=True, kw_only=True, tag="render"):
-    """Show the prompt that a `chat` with these fields would read. Answered by rendered or error."""
-
     id: RequestId = 0
     messages: tuple[Message, ...]
     thinking: Thinking = AS_IT_IS
@@ -235,8 +231,6 @@ NO_REASONING = Reasoning()
 
 
 class DrafterInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A drafter that reads hidden states of the target."""
-
     kind: DrafterKind
     file: ModelInfo | None = None
     layers: tuple[int, ...] = ()
@@ -343,8 +337,6 @@ Step = Loading | Restarting | Window | Prefill | Round | Settled | SpeculationOf
 
 
 class Progress(Event, frozen=True, kw_only=True, tag="progress"):
-    """What has come of a request so far."""
-
     id: int
     step: Step
 

@@ -40,8 +40,6 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 class Origin(str, enum.Enum):
-    """Where an emitted token came from."""
-
     ACCEPTED = "accepted"
     """Drafted, and confirmed by the target."""
     CORRECTION = "correction"
@@ -55,16 +53,12 @@ class Origin(str, enum.Enum):
 
 
 class Part(str, enum.Enum):
-    """What a stretch of a reply is."""
-
     REASONING = "reasoning"
     """The model thinking before it answers."""
     ANSWER = "answer"
 
 
 class FinishReason(str, enum.Enum):
-    """Why a reply ended."""
-
     STOP = "stop"
     LENGTH = "length"
     CONTEXT = "context"
@@ -148,8 +142,6 @@ def per_second(tokens: int, ms: float) -> float | None:
 
 
 class AutoReason(str, enum.Enum):
-    """Why the automatic draft length of a round is what it is."""
-
     BEST = "best"
     """The largest expected tokens per second."""
     EXPLORING = "exploring"

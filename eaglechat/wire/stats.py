@@ -40,7 +40,6 @@ class DrafterStats(msgspec.Struct, frozen=True):
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two values of a field."""
     if isinstance(one, dict):
         none = DrafterStats()
         return {name: one.get(name, none) + other.get(name, none) for name in {**one, **other}}
@@ -60,8 +59,6 @@ def of_the_draft(by_drafter: Mapping[str, DrafterStats]) -> DrafterStats:
 
 
 class SpeculationStats(DrafterStats, frozen=True):
-    """Counts over some rounds, and the rates that follow from them."""
-
     verify_steps: int = 0
     tokens: int = 0
     tested_at: tuple[int, ...] = ()

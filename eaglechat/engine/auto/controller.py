@@ -151,8 +151,6 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a plan."""
-
     plan: Plan
     round: Round
     proposal: Proposal

@@ -44,7 +44,6 @@ class GuardedDrafters:
 
     @property
     def _working(self) -> list[Drafter]:
-        """Those that have not failed."""
         return [model for model in self._models if model.name not in self._failed]
 
     def new_reply(self, want: Speculation) -> None:

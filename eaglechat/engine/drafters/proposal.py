@@ -38,8 +38,6 @@ class Guess(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What a draft draws with."""
-
     random: Random
     temperature: float
     """The target's, above 0."""

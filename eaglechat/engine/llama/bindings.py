@@ -389,7 +389,6 @@ def rpc_devices(endpoint: str) -> tuple[int, ...]:
 
 
 def model_devices(model: int) -> tuple[str, ...]:
-    """The names of the GPUs that a model may use."""
     return tuple(
         libggml.device_name(libllama.model_device(model, index)).decode()
         for index in range(libllama.model_devices_n(model))

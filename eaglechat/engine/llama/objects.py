@@ -287,8 +287,6 @@ _NO_VALUES: Floats = np.empty(0, dtype=np.float32)
 
 
 class Context(Owned):
-    """A context over a model, with the KV cache of its sequences."""
-
     _free = staticmethod(api.llama_free)
 
     def __init__(

@@ -28,7 +28,6 @@ class OpenAIServer:
     """Who drafts, if that is known: no server says it."""
 
     def body(self, chat: Chat, model: str, seed: int) -> dict[str, Any]:
-        """The body of the request for a reply."""
         body: dict[str, Any] = {
             "messages": [{"role": one.role, "content": one.content} for one in chat.messages],
             "stream": True,
