@@ -78,16 +78,10 @@ async def test_the_status_line_names_what_auto_chose(
 async def test_a_target_that_stays_with_chains_says_why_when_a_tree_is_asked_for(
     drive: Drive,
 ) -> None:
-    async with drive() as user:
-        user.engine.chains_only = "the target is a hybrid model"
-        await user.open_chat()
-        await user.ask("/shape tree")
-        await user.sees("shape has no effect: the target is a hybrid model.")
-
-
-async def test_a_tree_that_is_asked_for_from_the_start_is_refused_there(drive: Drive) -> None:
     trees = Settings().with_value("speculation", "shape", "tree")
     async with drive(settings=trees) as user:
         user.engine.chains_only = "the target is a hybrid model"
         await user.open_chat()
         await user.sees("This pair cannot draft trees: the target is a hybrid model.")
+        await user.ask("/shape auto")
+        await user.sees("shape has no effect: the target is a hybrid model.")
