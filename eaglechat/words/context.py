@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
 from eaglechat.chat.recording import TurnPart
 from eaglechat.chat.session import ChatSession
-from eaglechat.chat.turns import Question, Reply, Turn, TurnId
+from eaglechat.chat.turns import Question, Reply, TurnId
 from eaglechat.chat.writing.question import shown, text_of, tokens_about
 from eaglechat.words import numbers, wording
 from eaglechat.words.statistics import of_part, summary
@@ -65,42 +65,29 @@ def context_use(
     """The context if `unsent` is asked at the end of the chat, or as another version of
     `edited`."""
     path = list(takewhile(lambda turn: turn.id != edited, session.turns.path))
-    turns = _turns(session, path)
-    limit = session.settings.generation.max_tokens or session.n_ctx
-    estimated = sum(turn.tokens for turn in turns if turn.is_in)
+    turns, first = list[TurnLength](), session.chat.first_question
+    is_in, after = first is None, 0
+    for question, reply in zip_longest(path[::2], path[1::2]):
+        assert isinstance(question, Question)
+        # Tokens in the context; 0 if unknown.
+        before, after = after, reply.recording.n_past if isinstance(reply, Reply) else 0
+        text = question.text + (reply.text if reply is not None else "")
+        is_measured = after > before > 0 or (after > 0 and not turns)
+        length = after - before if is_measured else tokens_about(text)
+        title = wording.fitting(" ".join(shown(question.parts).split()), _LONGEST_TITLE)
+        is_in = is_in or question.id == first
+        turns.append(TurnLength(title, length, is_measured, is_in))
     # Not the present length of the cache: it may hold another version, or deleted turns.
-    used = (_n_past(path[-1]) if path else 0) or estimated
+    used = after or sum(turn.tokens for turn in turns if turn.is_in)
+    limit = session.settings.generation.max_tokens or session.n_ctx
     return ContextUse(
         n_ctx=session.n_ctx,
         # The chat may be from a larger context, of which this one holds the end.
         used=min(used, session.n_ctx) if session.n_ctx else used,
         unsent=tokens_about(text_of(unsent)),
         wanted=min(limit, session.n_ctx // _ROOM),
-        turns=turns,
+        turns=tuple(turns),
     )
-
-
-def _turns(session: ChatSession, path: Sequence[Turn]) -> tuple[TurnLength, ...]:
-    found: list[TurnLength] = []
-    is_in, before = session.chat.first_question is None, 0
-    for place, turn in enumerate(path):
-        if not isinstance(turn, Question):
-            continue
-        is_in = is_in or turn.id == session.chat.first_question
-        reply = path[place + 1] if place + 1 < len(path) else None
-        after = _n_past(reply)
-        text = turn.text + (reply.text if reply is not None else "")
-        is_measured = after > before > 0 or (after > 0 and not found)
-        length = after - before if is_measured else tokens_about(text)
-        title = wording.fitting(" ".join(shown(turn.parts).split()), _LONGEST_TITLE)
-        found.append(TurnLength(title, length, is_measured, is_in))
-        before = after
-    return tuple(found)
-
-
-def _n_past(reply: Turn | None) -> int:
-    """Tokens in the context after a reply; 0 if unknown."""
-    return reply.recording.n_past if isinstance(reply, Reply) else 0
 
 
 # In words
