@@ -135,6 +135,7 @@ class Worker:
             self._queue.put(job)
 
     def cancel(self, request_id: int | None = None) -> None:
+        """Cancel one request, or all of them."""
         for job in list(self._unfinished):
             if request_id in (None, job.request.id):
                 job.is_cancelled = True
