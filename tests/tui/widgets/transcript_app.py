@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from msgspec import structs
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App, ComposeResult
@@ -24,18 +25,9 @@ from eaglechat.tui.themes import TOKEN_KINDS, load_themes, token_variable_defaul
 from eaglechat.tui.widgets.transcript.entries import MARGIN, DrawnEntry
 from eaglechat.tui.widgets.transcript.transcript import PADDING, Transcript
 from eaglechat.tui.widgets.transcript.wrapping import Row
-from eaglechat.wire.records import (
-    DraftToken,
-    FinishReason,
-    Origin,
-    ReplyEnd,
-    ReplyTimings,
-    Round,
-    RoundTimings,
-    Token,
-)
+from eaglechat.wire.records import DraftToken, Origin, ReplyEnd, Round, Token
 from eaglechat.words.timeline import Entry, Kind
-from tests.chat.records import answering
+from tests.chat.records import answering, end_of, round_of
 from tests.tui.textual_private import drawn_strips
 from tests.waiting import until_async
 
@@ -176,13 +168,6 @@ class TranscriptApp(App[None]):
         self.transcript.show(self.shown)
 
 
-def drafted(*texts: str) -> tuple[DraftToken, ...]:
-    return tuple(
-        DraftToken(id=1, text=text, probability=0.5, parent=place - 1)
-        for place, text in enumerate(texts)
-    )
-
-
 def make_round(accepted: list[str], last: str, rejected: str | None = None) -> Round:
     """A round that accepted some tokens and ended with a correction (if one was rejected), a
     bonus, or a plain token (if nothing was drafted)."""
@@ -191,18 +176,12 @@ def make_round(accepted: list[str], last: str, rejected: str | None = None) -> R
     else:
         origin = Origin.BONUS if accepted else Origin.PLAIN
     draft = [*accepted, *([rejected, " never"] if rejected is not None else [])]
-    return Round(
-        index=0,
-        n_draft_max=3,
-        drafted=drafted(*draft),
+    return structs.replace(
+        round_of(drafted=3),
+        drafted=tuple(DraftToken(1, text, 0.5, place - 1) for place, text in enumerate(draft)),
         n_tested=len(accepted) + (rejected is not None),
         n_accepted=len(accepted),
-        tokens=(
-            *(Token(1, text, Origin.ACCEPTED) for text in accepted),
-            Token(1, last, origin),
-        ),
-        n_past=0,
-        timings=RoundTimings(1.0, 1.0, 1.0, 1.0, 4.0),
+        tokens=(*(Token(1, text, Origin.ACCEPTED) for text in accepted), Token(1, last, origin)),
     )
 
 
@@ -235,8 +214,7 @@ def random_rounds(seed: int, count: int) -> Iterator[Round]:
 
 
 def make_end(tail: str = "") -> ReplyEnd:
-    timings = ReplyTimings(1.0, 1, 0, 1.0, 1.0, 1.0, 1.0, 1.0)
-    return ReplyEnd(FinishReason.STOP, seed=1, tokens=1, tail=tail, timings=timings)
+    return structs.replace(end_of(1, 1.0), tail=tail)
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
