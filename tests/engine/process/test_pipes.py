@@ -62,7 +62,7 @@ def protocol_errors(events: list[p.AnyEvent]) -> list[int | None]:
         (b'{"type": "chat", "id": "7", "messages": []}', None),
         (b'{"type": "set", "n_draft_max": 17}', None),
         (b"not json", None),
-        (b"\xff\xfe", None),
+        (b'{"type": "chat", "id": 7, "messages": [{"role": "user", "content": "\xff"}]}', 7),
         (b"[" * 100_000, None),
         (b'{"type": "chat", "id": 7, "messages": ' + b"[" * 100_000, None),
     ],
