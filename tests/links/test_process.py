@@ -136,6 +136,14 @@ def test_an_engine_that_reads_nothing_holds_up_neither_a_request_nor_a_quit(
     assert done == [True]
 
 
+def log_of_load(client: Client, files: tuple[Path, Path], folder: Path) -> str:
+    """The engine's log after a load, before which the client heard only its hello."""
+    hello = client.ready()
+    assert client.heard == [hello]
+    client.expect(p.Loaded, load(files))
+    return (folder / "log" / "engine.log").read_text()
+
+
 def test_native_output_does_not_reach_the_pipe(
     start: Callable[..., Client], tiny_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -153,11 +161,7 @@ def test_native_output_does_not_reach_the_pipe(
     )
     client = start([sys.executable, "-c", noisy])
 
-    hello = client.ready()
-    assert client.heard == [hello]
-    client.expect(p.Loaded, load(tiny_files))
-
-    log = (tmp_path / "log" / "engine.log").read_text()
+    log = log_of_load(client, tiny_files, tmp_path)
     assert "native noise" in log
     assert "python noise" in log
     assert "not an engine message" not in log
@@ -169,11 +173,7 @@ def test_a_remote_shell_s_greeting_is_skipped_and_kept_in_the_log(
     greeting = 'echo "Welcome to gpu-box"; echo "{}"; echo before >&2; exec "$@"'
     client = start(["sh", "-c", greeting, "sh", *ENGINE])
 
-    hello = client.ready()
-    assert client.heard == [hello]
-    client.expect(p.Loaded, load(tiny_files))
-
-    log = (tmp_path / "log" / "engine.log").read_text()
+    log = log_of_load(client, tiny_files, tmp_path)
     assert "not an engine message: Welcome to gpu-box\n" in log
     assert "before\n" in log
     assert "llama_model_loader" in log

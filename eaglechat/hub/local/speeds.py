@@ -151,8 +151,9 @@ class Speeds:
         """With this draft length: as measured, or the mean of enough replies if only that has a
         verdict."""
         if self._of is None:
-            self.read()
-        known = (self._of or {}).get(setup, _Of(setup))
+            # Without the lock: the app's thread does not wait for another program.
+            self._of = {one.setup: one for one in self._file.read([])}
+        known = self._of.get(setup, _Of(setup))
         replies = _by_length(known.replies).get(n_draft_max)
         both = _by_length(known.measured).get(n_draft_max), replies.gain if replies else None
         found = [gain for gain in both if gain is not None]
