@@ -74,7 +74,7 @@ def test_a_first_chat_from_the_menu_to_quitting(wide: Terminal) -> None:
     wide.wait_for("stopped")
     wide.type("Say it in one word.")
     wide.keys("Enter")
-    wide.wait_for(r"(?s)> Say it in one word\..* \d+ tokens, [\d.]+ tok/s")
+    wide.wait_for(r"(?s)> Say it in one word\..*• .* \d+ tokens, [\d.]+ tok/s")
     # The second turn finds the first in the KV cache.
     wide.keys("C-g", "q")
     wide.wait_for(r"prompt +\d+ tokens read, [1-9]\d+ cached")

@@ -92,10 +92,14 @@ class Terminal:
     ) -> str:
         """The screen, once it shows a match of the pattern (or satisfies the predicate)."""
         holds = wanted if callable(wanted) else re.compile(wanted).search
+        held = False
 
         def matching() -> str | None:
+            # Twice in a row: one look may find the top of a frame above the end of the last one.
+            nonlocal held
             screen = self.screen(unwrapped=unwrapped)
-            return screen if holds(screen) else None
+            held, held_before = bool(holds(screen)), held
+            return screen if held and held_before else None
 
         found = until(
             matching,
