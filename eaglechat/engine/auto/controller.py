@@ -59,9 +59,9 @@ _MEASURES = (AutoReason.PLAIN_CHECK, AutoReason.EXPLORING)
 _EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
 """In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
 the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
-_KEPT = 4
-"""Rounds for which a plan is kept: on a GPU, making one takes time that counts. Where plain
-decoding is the fastest, it is kept four times as long."""
+_KEPT, _KEPT_PLAIN = 4, 64
+"""Rounds for which a plan is kept, and for which plain decoding is where it is the fastest: making
+a plan takes about a millisecond. Trials are not affordable more often."""
 _WORTH_KEEPING = 32
 """After so many rounds, what was learnt is kept on disk again."""
 CHAIN, TREE = 0, 1
@@ -191,6 +191,8 @@ class Controller:
         """The least that taking in a row has taken; 0 until it was timed."""
         self._rounds = 0
         """Rounds since what was learnt was last asked for."""
+        self._plain_rounds = 0
+        """Plain rounds by which what is known of acceptance has yet to age."""
         self._arm = _PLAIN
         self._state = AutoDraft(0, AutoReason.PLAIN_CHECK, (), 0.0, 0.0)
         """What the latest choice rests on."""
@@ -205,7 +207,7 @@ class Controller:
         self._lost_ms = self._dearest_ms = self._plain_ms = 0.0
         self._begins = True
         self._plan: Plan | None = None
-        self._keep_for = self._unseen = 0
+        self._keep_for = 0
 
     def learnt(self) -> Learnt | None:
         """What to keep for the next start; None if it is hardly more than what was kept last."""
@@ -257,7 +259,7 @@ class Controller:
             by_probability = self._of_draft.by_probability()
             plan = replace(plan, worth=worth, by_probability=by_probability, state=state)
         self._plan = plan if reason in (AutoReason.BEST, AutoReason.LEDGER) else None
-        self._keep_for = 4 * _KEPT if self._arm.n == 0 else _KEPT
+        self._keep_for = _KEPT_PLAIN if self._arm.n == 0 else _KEPT
         return plan
 
     def observe_rows(self, n_taken: int, ms: float) -> None:
@@ -377,21 +379,22 @@ class Controller:
         n_drafted, n_tokens = len(round_.drafted), len(round_.tokens)
         if self._costs is None:
             self._costs = Costs(Calibration(verify=((1, verify_ms),)))
-        self._unseen += 1
         n_right = common_prefix(found.ids, [token.id for token in round_.tokens])
         n_tested = min(n_right + 1, len(found), n_tokens)
         for place, probability in enumerate(found.probabilities[:n_tested]):
             self._of_lookups.note(probability, place < n_right)
+        self._plain_rounds += plan.n == 0
         if plan.n == 0 and plan is self._plan and self._keep_for > 0:
             # All rounds of a kept plain plan are alike: only the last is learnt from.
+            self._count(plan, float(self._verify[0]))
             return
-        rounds, self._unseen = self._unseen, 0
         costs, bucket = self._costs, context_bucket(round_.n_past - 1 - round_.n_accepted)
         costs.see_verify(n_drafted + 1, bucket, verify_ms)
         verify = costs.verify(bucket)
         if plan.n == 0:
             for of_shape in self._by_shape:
-                of_shape.age(rounds)
+                of_shape.age(self._plain_rounds)
+            self._plain_rounds = 0
         # Expected, not measured, times: a delay by other work is not the fault of drafting.
         took = float(verify[n_drafted])
         if plan.n > 0 and not plan.taken:
@@ -404,16 +407,20 @@ class Controller:
             for probability, accepted in tested(round_, seen.proposal):
                 self._of_draft.note(probability, accepted)
             took += costs.of_draft(steps, seen.n_waiting, n_siblings)
-        as_plain, unseen = n_tokens * float(verify[0]), (rounds - 1) * float(verify[0])
-        self._all_ms += as_plain + unseen
-        self._rounds += rounds
+        as_plain = n_tokens * float(verify[0])
+        self._count(plan, as_plain)
         if plan.is_trial:
             self._tried_ms += max(0.0, took - n_tokens / float(self._rates[self._arm]))
-        if plan.state is not None:
-            self._plain_ms += as_plain + unseen
         if plan.state is not None and plan.n > 0:
             self._dearest_ms = max(self._dearest_ms, took - float(verify[0]))
             self._lost_ms += took - as_plain
+
+    def _count(self, plan: Plan, plain_ms: float) -> None:
+        """Count a round whose tokens take plain decoding `plain_ms`."""
+        self._rounds += 1
+        self._all_ms += plain_ms
+        if plan.state is not None:
+            self._plain_ms += plain_ms
 
     def _forecast(self, costs: Costs, bucket: int, shapes: Sequence[int]) -> None:
         """Compute the expected milliseconds, and tokens a millisecond, of each arm."""
