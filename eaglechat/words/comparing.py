@@ -77,12 +77,15 @@ def _difference(fork: Fork) -> str:
     return f"first difference {where}: {ours}, plain wrote {plain}"
 
 
-def both_texts(result: Result) -> str:
-    """The reply up to the first difference from the fastest, and how both went on; empty without
-    one."""
-    if (best := result.best) is None or (fork := result.fork(best)) is None:
+def texts(result: Result) -> str:
+    """The reply up to the first difference from the fastest, and how both went on; without one,
+    the last reply that all continued."""
+    if (best := result.best) is not None and (fork := result.fork(best)) is not None:
+        return f"{fork.before}▌\n\n[plain] {fork.plain}\n\n[{best.name}] {fork.ours}"
+    if not result.heats:
         return ""
-    return f"{fork.before}▌\n\n[plain] {fork.plain}\n\n[{best.name}] {fork.ours}"
+    last, base = result.heats[-1], next(iter(result.who))
+    return last.before + last.legs[base].text
 
 
 # The figures, as bench and a card have them

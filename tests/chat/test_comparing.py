@@ -233,12 +233,15 @@ def test_the_first_difference_is_told_with_the_text_around_it(tmp_path: Path) ->
     assert chat.session.shown.text.startswith(f"{fork.before} side:")
     assert fork.ours.startswith(" side:")
     assert f"plain wrote “{fork.plain[:24]}”." in said
-    shown = comparing.both_texts(result)
+    shown = comparing.texts(result)
     assert fork.before in shown
     assert "[plain]  otherwise" in shown
     assert "[length 3]  side:" in shown
     drawn = dataclasses.replace(result, temperature=0.7)
-    assert (drawn.fork(result.best), comparing.both_texts(drawn)) == (None, "")
+    assert drawn.fork(result.best) is None
+    # Nothing follows from a difference then: what all continued stays in sight.
+    last = result.heats[-1]
+    assert comparing.texts(drawn) == last.before + last.legs["plain"].text
     assert comparing.sentence(drawn).endswith("of each at temperature 0.7.")
 
 

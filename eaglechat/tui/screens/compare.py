@@ -236,7 +236,7 @@ class CompareScreen(EagleScreen[Speculation]):
             behind = comparison.written
             ahead = "".join(round_.text for round_ in comparison.leg.rounds)
         else:
-            behind = comparing.both_texts(result)
+            behind = comparing.texts(result)
         mark = "▌" if ahead else ""
         self.query_one("#written", Static).update(
             Content.assemble(behind, (mark, "$primary"), (ahead, "$foreground-muted"))
