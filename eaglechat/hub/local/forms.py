@@ -2,7 +2,7 @@
 
 A draft pays where llama.cpp verifies several rows in little more than the time of one. In which
 type of weights that is so differs between processors. So the first load writes copies, measures all
-forms for at most 3 seconds, and keeps the one that drafts fastest. What was measured is forms.json,
+forms for about 4 seconds, and keeps the one that drafts fastest. What was measured is forms.json,
 beside the copy; it is measured again with another llama.cpp or on another processor.
 """
 

@@ -81,7 +81,7 @@ def test_a_measurement_that_says_much_is_heard_to_its_end(monkeypatch: pytest.Mo
 
 
 def test_no_time_to_begin_a_reply_is_no_speed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_BUDGET_S", 0.0)
+    monkeypatch.setattr(measuring, "_MOST_S", 0.0)
     assert pair.draft is not None
     files = str(pair.target), str(pair.draft)
     wanted = FormsToMeasure(files[:1], files[1], 3, LoadOptions(), Sampling())
