@@ -60,8 +60,9 @@ _EARLY_TOKENS, _EARLY_LOOK_UP = 100, 3
 """In so many plain tokens' time from its beginning, a reply takes no more looked-up tokens a round:
 the rows of a long wrong guess would cost a short reply more than `LOSS_SHARE`."""
 _KEPT, _KEPT_PLAIN = 4, 64
-"""Rounds for which a plan is kept, and for which plain decoding is where it is the fastest: making
-a plan takes about a millisecond. Trials are not affordable more often."""
+"""Rounds for which a plan is kept, and for which it is kept where plain decoding is the fastest:
+making one takes about a millisecond. In 64 rounds the credit for trials grows by a third of a plain
+token."""
 _WORTH_KEEPING = 32
 """After so many rounds, what was learnt is kept on disk again."""
 CHAIN, TREE = 0, 1

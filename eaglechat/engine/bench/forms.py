@@ -29,8 +29,8 @@ from eaglechat.wire.records import Round
 from eaglechat.wire.worker import cancelled_by
 
 _BUDGET_S, _MOST_S = 4.0, 12.0
-"""Seconds of the whole measurement, loading included. The first turn of each, in which prompts are
-read, may take until the second: else a slow machine would measure nothing at each start."""
+"""Seconds after which the measurement ends, loading included; its first turn, in which the prompt
+is read, may last until the second, or a slow machine would measure nothing."""
 _TURN_TOKENS, _MOST_TURNS = 16, 8
 _N_CTX = 1024
 
