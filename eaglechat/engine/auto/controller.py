@@ -380,10 +380,11 @@ class Controller:
         n_drafted, n_tokens = len(round_.drafted), len(round_.tokens)
         if self._costs is None:
             self._costs = Costs(Calibration(verify=((1, verify_ms),)))
-        n_right = common_prefix(found.ids, [token.id for token in round_.tokens])
-        n_tested = min(n_right + 1, len(found), n_tokens)
-        for place, probability in enumerate(found.probabilities[:n_tested]):
-            self._of_lookups.note(probability, place < n_right)
+        if found:
+            n_right = common_prefix(found.ids, [token.id for token in round_.tokens])
+            n_tested = min(n_right + 1, len(found), n_tokens)
+            for place, probability in enumerate(found.probabilities[:n_tested]):
+                self._of_lookups.note(probability, place < n_right)
         self._plain_rounds += plan.n == 0
         if plan.n == 0 and plan is self._plan and self._keep_for > 0:
             # All rounds of a kept plain plan are alike: only the last is learnt from.

@@ -1,8 +1,7 @@
 """Draws the target's tokens from its logits.
 
-Whoever adds Gumbel noise to logits and takes the largest draws from their softmax (the Gumbel-max
-trick). The noise of a token depends on the seed, on the place in the text and on the token alone,
-so the target draws the same token whatever was drafted.
+A place has a number from 0 to 1, which depends on the seed and the place alone. The tokens share
+out this range in the order of their ids, so the target draws the same token whatever was drafted.
 
 If a draft has drawn its token, that token is accepted or replaced, so that the result has the
 target's distribution. More tokens are accepted in this way than the target would draw itself.
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from math import log
 from random import Random
 from typing import Any
 
@@ -33,32 +31,15 @@ _MOST_LISTED = 256
 _GROUP = 64
 """`likeliest` first looks at the maximum of each group of so many logits."""
 
-# SplitMix64 (Steele, Lea and Flood, 2014): its n-th number follows from its beginning and n.
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
-_LAST_SHIFT = 31
-
 _Ids = npt.NDArray[np.intp]
 Drawn = tuple[int, Mapping[int, float]]
 """A token that a draft has drawn, and the probabilities that it was drawn with, by token."""
 
 
-def gumbel(
-    seed: int, place: int, ids: Sequence[int] | npt.NDArray[np.integer]
-) -> npt.NDArray[np.float64]:
-    """The noise [n] of the tokens `ids` [n] at a place: independent numbers of the standard Gumbel
-    distribution."""
-    beginning = blake2b(b"%d %d" % (seed, place), digest_size=8).digest()
-    bits = np.asarray(ids, dtype=np.uint64) * _STEP
-    bits += np.frombuffer(beginning, dtype="<u8")
-    for shift, factor in _MIX:
-        bits ^= bits >> np.uint64(shift)
-        bits *= factor
-    bits ^= bits >> np.uint64(_LAST_SHIFT)
-    # 52 bits and a half, which is never 0 nor 1.
-    uniform = ((bits >> np.uint64(12)) + 0.5) * 2.0**-52
-    noise: npt.NDArray[np.float64] = -np.log(-np.log(uniform))
-    return noise
+def number_of(seed: int, place: int) -> float:
+    """From 0 to below 1, uniform, and independent wherever seed or place differ."""
+    digest = blake2b(b"%d %d" % (seed, place), digest_size=8).digest()
+    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
 class Sampler:
@@ -112,8 +93,8 @@ class Sampler:
         )
 
     def _left(self, logits: Floats) -> tuple[_Ids, Floats]:
-        """The tokens that penalty and filters leave, and their logits over the temperature. Raises
-        DecodeError."""
+        """The tokens that penalty and filters leave, in the order of their ids, and their logits
+        over the temperature. Raises DecodeError."""
         sampling = self.sampling
         logits, top_k = self._penalised(logits), sampling.top_k
         if sampling.temperature <= 0.0:
@@ -126,19 +107,15 @@ class Sampler:
             ids = np.arange(len(logits))
             if 0 < top_k < len(logits):
                 ids = np.argpartition(-logits, top_k - 1)[:top_k]
-        left = logits[ids]
+        shares = _softmax(logits[ids])
+        # All that are less likely than the second bound have less than 1 - top_p together.
+        bar = max(sampling.min_p * shares.max(), (1.0 - sampling.top_p) / len(shares))
+        likely = np.flatnonzero(shares >= bar)
         if sampling.top_p < 1.0:
-            shares = _softmax(left)
-            # The likeliest are sorted until they have `top_p`. All that are less likely than this
-            # have less than the rest together.
-            likely = np.flatnonzero(shares >= (1.0 - sampling.top_p) / len(shares))
-            order = likely[np.argsort(-shares[likely], kind="stable")]
-            order = order[: 1 + int(np.searchsorted(shares[order].cumsum(), sampling.top_p))]
-            ids, left = ids[order], left[order]
-        if sampling.min_p > 0.0:
-            kept = left >= left.max() + log(sampling.min_p)
-            ids, left = ids[kept], left[kept]
-        return ids, left / sampling.temperature
+            likely = likely[np.argsort(-shares[likely], kind="stable")]
+            likely = likely[: 1 + int(shares[likely].cumsum().searchsorted(sampling.top_p))]
+        ids = np.sort(ids[likely])
+        return ids, logits[ids] / sampling.temperature
 
     def _penalised(self, logits: Floats) -> Floats:
         penalty = self.sampling.repeat_penalty
@@ -153,16 +130,17 @@ class Sampler:
     def _draw(self, ids: _Ids, left: Floats, place: int, drawn: Drawn | None) -> int:
         if len(ids) == 1:
             return int(ids[0])
+        shares = _softmax(left)
         if drawn is not None:
-            (drafted, its_shares), shares = drawn, _softmax(left)
+            drafted, its_shares = drawn
             if self.random.random() * its_shares[drafted] < shares[ids == drafted].sum():
                 return drafted
             # The rest: what the draft proposes less often than the target draws it.
             for id, share in its_shares.items():
                 shares[ids == id] -= share
-            with np.errstate(divide="ignore"):
-                left = np.log(shares.clip(min=0.0))
-        return int(ids[(left + gumbel(self._seed, place, ids)).argmax()])
+            shares = shares.clip(min=0.0)
+        ends = shares.cumsum()
+        return int(ids[ends[:-1].searchsorted(number_of(self._seed, place) * ends[-1], "right")])
 
 
 def _softmax(logits: Floats) -> npt.NDArray[np.float64]:
@@ -193,8 +171,8 @@ def likeliest(logits: Floats, count: int) -> _Ids | None:
         return None
     # Group i has the logits i, i + n_groups, and so on: numpy finds those maxima fastest.
     maxima = logits[: n_groups * _GROUP].reshape(_GROUP, n_groups).max(axis=0)
-    rest = logits[n_groups * _GROUP :].max(initial=-np.inf)
-    if not np.isfinite(np.maximum(maxima.max(), rest)):
+    largest, rest = maxima.max(), logits[n_groups * _GROUP :]
+    if not np.isfinite(np.maximum(largest, rest.max()) if len(rest) else largest):
         return None
     listed = np.flatnonzero(logits >= np.partition(maxima, -count)[-count])
     return listed[np.argsort(-logits[listed], kind="stable")[:count]]

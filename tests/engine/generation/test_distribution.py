@@ -18,7 +18,7 @@ import pytest
 
 from eaglechat.engine.drafters.proposal import Drafting, Draws, Limits, Proposal
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.llama.sampler import gumbel
+from eaglechat.engine.llama.sampler import number_of
 from eaglechat.engine.loop import Live
 from eaglechat.engine.pair import LoadedPair
 from eaglechat.engine.process import write_reply
@@ -70,11 +70,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sampling", [FREE, CUT], ids=["free", "cut"])
-def test_each_token_is_the_likeliest_under_the_noise_of_its_place(
+def test_each_token_is_the_one_whose_share_has_the_number_of_its_place(
     rig: Rig, tiny_models: tuple[Model, Model], sampling: Sampling
 ) -> None:
-    """Of the target's distribution behind all that stands before it, whatever was drafted. Noise is
-    independent between places and tokens (`test_sampler`), so the tokens of a reply are independent
+    """Of the target's distribution behind all that stands before it, whatever was drafted. Numbers
+    are independent between places (`test_sampler`), so the tokens of a reply are independent
     draws."""
     n_accepted = n_drafted = n_drawn = 0
     wrong: list[tuple[int, int]] = []
@@ -90,8 +90,9 @@ def test_each_token_is_the_likeliest_under_the_noise_of_its_place(
             decode(context, batch, tokens, 0)
             for place in range(len(PROMPT), len(tokens)):
                 likely = shares(context.logits(place - 1), tokens[:place], sampling)
-                noise = gumbel(seed, place, [*likely])
-                drawn = [*likely][int((np.log([*likely.values()]) + noise).argmax())]
+                ids = sorted(likely)
+                ends = np.cumsum([likely[id] for id in ids])
+                drawn = ids[int((ends < number_of(seed, place)).sum())]
                 wrong += [(seed, place)] * (drawn != tokens[place])
             n_drawn += len(reply.tokens)
             n_accepted += sum(round_.n_accepted for round_ in reply.rounds)

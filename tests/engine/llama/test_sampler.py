@@ -1,5 +1,6 @@
 """What the filters leave is what llama.cpp's samplers leave, and what is drawn from the likeliest
-tokens alone is what would be from all; the noise of the draws; and what the target held likely."""
+tokens alone is what would be from all; the numbers of the draws; and what the target held likely.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from eaglechat.engine.llama import sampler
 from eaglechat.engine.llama.bindings import api
 from eaglechat.engine.llama.objects import Batch, Context, Model
-from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler, gumbel, likeliest
+from eaglechat.engine.llama.sampler import REPEAT_LAST_N, Sampler, likeliest, number_of
 from eaglechat.wire.errors import DecodeError
 from eaglechat.wire.protocol import Sampling
 from eaglechat.wire.records import Round
@@ -158,35 +159,28 @@ def left_by_llama_cpp(sampling: Sampling, text: list[int], logits: np.ndarray) -
     return left
 
 
-# --- the noise: Gumbel's distribution, and independent wherever anything differs ---
+# --- the numbers that decide the draws ---
 
 
-IDS = np.arange(100_000)
+MANY = range(100_000)
 
 
-def test_it_has_the_standard_gumbel_distribution() -> None:
-    noise = np.sort(gumbel(3, 7, IDS))
-    assert np.isfinite(noise).all()
-    distance = np.abs(np.exp(-np.exp(-noise)) - (np.arange(len(IDS)) + 0.5) / len(IDS)).max()
-    # Kolmogorov and Smirnov: a right one exceeds this once in 10,000 seeds.
-    assert distance < 2.23 / len(IDS) ** 0.5
+@pytest.mark.parametrize("varies", ["seed", "place"])
+def test_they_are_uniform(varies: str) -> None:
+    found = [number_of(one, 7) if varies == "seed" else number_of(3, one) for one in MANY]
+    numbers = np.sort(found)
+    assert 0.0 <= numbers[0] <= numbers[-1] < 1.0
+    distance = np.abs(numbers - (np.arange(len(MANY)) + 0.5) / len(MANY)).max()
+    # Kolmogorov and Smirnov: a right one exceeds this once in 10,000 times.
+    assert distance < 2.23 / len(MANY) ** 0.5
 
 
-@pytest.mark.parametrize(
-    ("seed", "place", "step"), [(4, 7, 0), (3, 8, 0), (4, 6, 0), (37, 0, 0), (3, 7, 1)]
-)
-def test_it_is_independent_in_all_that_it_depends_on(seed: int, place: int, step: int) -> None:
-    """Of another seed, another place and other tokens, also where they seem to make up for each
-    other."""
-    uniform, other = (
-        np.exp(-np.exp(-noise)) for noise in (gumbel(3, 7, IDS), gumbel(seed, place, IDS + step))
-    )
-    assert abs(np.corrcoef(uniform, other)[0, 1]) < 4 / len(IDS) ** 0.5
-
-
-def test_a_token_s_noise_is_the_same_whoever_is_asked_about_beside_it() -> None:
-    few = [5, 17, 99_999]
-    assert gumbel(3, 7, few).tolist() == gumbel(3, 7, IDS)[few].tolist()
+@pytest.mark.parametrize(("seed", "step"), [(4, 0), (4, 1), (3, 1), (37, 0), (2, -1)])
+def test_they_are_independent_in_seed_and_place(seed: int, step: int) -> None:
+    """Also where seed and place seem to make up for each other."""
+    numbers = [number_of(3, place) for place in MANY]
+    others = [number_of(seed, place + step) for place in MANY]
+    assert abs(np.corrcoef(numbers, others)[0, 1]) < 4 / len(MANY) ** 0.5
 
 
 # --- what the target held likely, recorded beside what it sampled ---
