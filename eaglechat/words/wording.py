@@ -155,7 +155,7 @@ def auto_in_words(auto: AutoDraft) -> tuple[str, str]:
         AutoReason.LEDGER: "drafts lost time",
         AutoReason.LOOKED_UP: "faster than a draft",
     }
-    lost = f"{max(auto.lost_ms, 0.0):,.0f} of {auto.allowed_ms:,.0f} ms allowed"
+    lost = f"{max(auto.lost_ms, 0.0):,.0f} of {max(auto.allowed_ms, 0.0):,.0f} ms allowed"
     return f"{chosen}, {whys[auto.reason]}", f"{lost} behind plain decoding"
 
 

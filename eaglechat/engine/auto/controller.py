@@ -38,8 +38,8 @@ LOSS_SHARE = 0.02
 """A reply may fall behind plain decoding by this share of its time, plus the extra time of its one
 most expensive round."""
 _AHEAD_TOKENS = 128
-"""A reply may lose at its beginning what so many plain tokens would let it lose, unless an earlier
-one lost that: else one rejected draft would end drafting until the reply is long."""
+"""A reply may lose at its beginning what so many plain tokens would let it lose, less what earlier
+ones lost beyond their share: else one rejected draft would end drafting until the reply is long."""
 _UNSURE = 0.0025
 """The ledger holds estimates, which may be wrong by this share of the reply's plain decoding
 time."""
@@ -372,7 +372,9 @@ class Controller:
     def _allowed_ms(self, loss: float) -> float:
         """Milliseconds that the reply may have lost after a round that loses `loss`."""
         ahead = LOSS_SHARE * _AHEAD_TOKENS * float(self._times[_PLAIN]) - self._owed_ms
-        return max(LOSS_SHARE * self._plain_ms, ahead) + max(loss, self._dearest_ms)
+        # Else a chat of short replies would lose a round in each.
+        earned = max(LOSS_SHARE * self._plain_ms, ahead) + min(0.0, ahead)
+        return earned + max(loss, self._dearest_ms)
 
     def observe(self, seen: Seen) -> None:
         plan, round_, found = seen.plan, seen.round, seen.found

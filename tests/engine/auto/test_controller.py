@@ -235,6 +235,18 @@ def test_text_that_only_seems_to_repeat_costs_next_to_nothing(name: str) -> None
     assert mean(shares) >= 0.98
 
 
+@pytest.mark.parametrize("n_tokens", [12, 25])
+def test_a_chat_of_short_replies_does_not_lose_a_round_in_each(n_tokens: int) -> None:
+    """Beside its share it loses no more than what a reply may lose in advance, and a round."""
+    pair = replace(PAIRS["quantised on a CPU"], copies=lambda position: max(0, 3 - position % 7))
+    controller = Controller(calibrated(pair))
+    replies = [write(replace(pair, seed=seed), n_tokens, controller) for seed in range(40)]
+    plain_ms = sum(reply.plain_ms for reply in replies)
+    advance_ms = LOSS_SHARE * 128 * plain_ms / (40 * n_tokens)
+    dearest_ms = max(reply.dearest_loss_ms for reply in replies)
+    assert total_ms(replies) <= (1.0 + LOSS_SHARE) * plain_ms + advance_ms + dearest_ms
+
+
 @pytest.mark.parametrize("name", ["quantised on a CPU", "gpu"])
 def test_a_short_reply_takes_no_long_look_up(name: str) -> None:
     """In a reply of 64 tokens, a long wrong guess could not be made up for."""
