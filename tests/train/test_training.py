@@ -60,15 +60,16 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> TrainingOutcome:
     """A draft of a target whose greedy text follows from its last tokens."""
     folder = tmp_path_factory.mktemp("trained")
     target = tiny.write_target(folder / "target.gguf")
-    return trained(settings(folder, target))
+    # With less, what the target happens to write decides how good the draft is.
+    more = {"self_written_tokens": 30_000, "budget": Budget(tokens=80_000)}
+    return trained(settings(folder, target, **more))
 
 
-def test_a_predictable_target_is_mostly_drafted_right(outcome: TrainingOutcome) -> None:
-    """Texts of ten seeds trained drafts that were right in 0.87 to 0.99 of the tested tokens."""
+def test_a_predictable_target_is_drafted_almost_without_fail(outcome: TrainingOutcome) -> None:
     assert [run.n_draft_max for run in outcome.after] == [3, 5]
     for run in outcome.after:
         assert run.stats.acceptance_rate is not None
-        assert run.stats.acceptance_rate > 0.75
+        assert run.stats.acceptance_rate > 0.9
 
 
 def test_the_file_says_what_it_is_and_how_it_was_made(outcome: TrainingOutcome) -> None:
