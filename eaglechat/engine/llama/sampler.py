@@ -171,8 +171,8 @@ def likeliest(logits: Floats, count: int) -> _Ids | None:
         return None
     # Group i has the logits i, i + n_groups, and so on: numpy finds those maxima fastest.
     maxima = logits[: n_groups * _GROUP].reshape(_GROUP, n_groups).max(axis=0)
-    largest, rest = maxima.max(), logits[n_groups * _GROUP :]
-    if not np.isfinite(np.maximum(largest, rest.max()) if len(rest) else largest):
+    rest = logits[n_groups * _GROUP :].max(initial=-np.inf)
+    if not np.isfinite(np.maximum(maxima.max(), rest)):
         return None
     listed = np.flatnonzero(logits >= np.partition(maxima, -count)[-count])
     return listed[np.argsort(-logits[listed], kind="stable")[:count]]
